@@ -61,7 +61,7 @@ DOWNLOAD_SECONDS = 180
 PATIENCE_SECONDS = 60.0
 
 # What a page shows in a blink takes seconds on a machine that does other work besides; who waits longer says so.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=90_000)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 HOUSE = Path(__file__).resolve().parents[1]
-START_SECONDS = 60.0
+START_SECONDS = 200.0
 HOME = "/tmp"
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 KEPT = "/mnt"  # what lies there is out of the way while a machine is made
@@ -43,7 +43,7 @@ class Machine:
         with log.open("ab") as out:
             return subprocess.Popen(wrapped, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
-    def run(self, *command: str, env: Mapping[str, str] | None = None, seconds: float = 60.0) -> str:
+    def run(self, *command: str, env: Mapping[str, str] | None = None, seconds: float = 200.0) -> str:
         """Run a command in here and return what it prints. Raises: CalledProcessError."""
         wrapped = self.argv("env", "--chdir", "/", f"HOME={HOME}", *command)
         done = subprocess.run(wrapped, env=env, check=True, capture_output=True, text=True, timeout=seconds)

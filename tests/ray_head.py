@@ -19,7 +19,7 @@ from console.embedded.ray_head import answers, ray_environment, ray_service
 from tests.warm_workers.workers import COLD, SOCKET, warm_workers
 
 HOUSE = Path(__file__).parents[1]
-START_SECONDS = 90.0
+START_SECONDS = 300.0
 STARTS = 3
 NUM_CPUS = 8  # logical ones, more than the machine has
 

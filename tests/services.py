@@ -16,7 +16,7 @@ import redis
 
 from tests.waiting import wait_until
 
-START_SECONDS = 60
+START_SECONDS = 200
 OUTSIDE = (
     "DATABASE_URL",
     "REDIS_URL",

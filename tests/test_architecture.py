@@ -43,7 +43,7 @@ def own_code(path: Path) -> bool:
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True, timeout=600
     )
 
 

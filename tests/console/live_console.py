@@ -81,7 +81,7 @@ class Reporter:
             url,
             json={"batch": self.batch, "events": some, "answered": []},
             headers={"Authorization": f"Bearer {ingest_token(self.run.pk, self.attempt)}"},
-            timeout=60,
+            timeout=200,
         )
         answer.raise_for_status()
         assert answer.json()["expect"] == self.batch + 1, answer.text

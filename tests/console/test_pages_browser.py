@@ -223,5 +223,5 @@ def test_a_lost_connection_is_said_and_heals_by_itself(page: Page, live_console:
     going.steps(2)
     page.evaluate("window.isCut = false")
 
-    expect(page.get_by_text("The console does not answer")).to_be_hidden(timeout=20000)
+    expect(page.get_by_text("The console does not answer")).to_be_hidden()
     expect(page.locator(f"#{going.run.pk} [data-cell=step]")).to_contain_text("3 / 100")

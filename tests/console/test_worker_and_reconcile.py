@@ -54,7 +54,7 @@ class House:
         self.processes.append(process)
         return process
 
-    def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> Any:
+    def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 480) -> Any:
         """Return the first true value of `condition`."""
         deadline = time.monotonic() + seconds
         while not (value := condition()):

@@ -24,6 +24,7 @@ window.WebSocket = class extends Real {
   }
 };
 """
+ACTION_MS = 120_000
 # What a screen reader would have no name for.
 NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hidden]), select, textarea, summary")]
   .filter((node) => node.checkVisibility() && !node.ariaHidden)
@@ -37,6 +38,7 @@ def profile(browser: Browser) -> Iterator[BrowserContext]:
     """What all windows share: the scripts and styles that a browser has fetched and compiled."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", timezone_id="UTC")
     context.add_init_script(WATCH)
+    context.set_default_timeout(ACTION_MS)
     yield context
     context.close()
 
@@ -69,7 +71,7 @@ def _forget(profile: BrowserContext, origin: str) -> None:
     last.close()
 
 
-def until(page: Page, expression: str, value: Any = None, *, seconds: float = 30) -> None:
+def until(page: Page, expression: str, value: Any = None, *, seconds: float = 120) -> None:
     """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
     end = time.monotonic() + seconds
     while not _is_true(page, expression, value):

@@ -50,7 +50,7 @@ def test_the_driver_reads_it_without_a_heavy_library(name: str) -> None:
         "print(d.name, d.collective_backend, d.gpus_per_worker)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True, timeout=600
     )
 
     assert done.stdout.split()[:1] == [name], done.stderr
@@ -91,7 +91,7 @@ def test_what_was_not_measured_is_told_as_such_and_never_raises(name: str) -> No
         f"d = load_device({name!r})\nd.reset_peak()\nprint(d.allocated_bytes(), *d.peak_bytes())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True, timeout=600
     )
 
     assert done.returncode == 0, done.stderr

@@ -226,7 +226,7 @@ print(json.dumps([tool.problem(), said, version_of(tool)]))
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
     assert done.returncode == 0, done.stderr

@@ -74,7 +74,7 @@ class Process:
     def kill(self, number: int = signal.SIGKILL) -> int:
         assert self.child is not None
         self.child.send_signal(number)
-        code = self.child.wait(timeout=60)
+        code = self.child.wait(timeout=240)
         self.child = None
         return code
 

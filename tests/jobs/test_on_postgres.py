@@ -13,7 +13,7 @@ import pytest
 from tests.services import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 280
+SECONDS = 900
 SAME = (
     # Locks, advisory ones too, and who waits for whom.
     "jobs/telemetry/test_lock",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from tests.console.window import ACTION_MS
 from tests.journeys import recording
 from tests.journeys.conftest import Site, Stack, wait_for_line
 from tests.links import open_link
@@ -49,6 +50,7 @@ def context(browser: Browser, stack: Stack) -> Iterator[BrowserContext]:
     """A browser that signed in through the one-time link, once for the module."""
     wait_for_line(stack, "Ray is ready", seconds=RAY_SECONDS)
     window = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
+    window.set_default_timeout(ACTION_MS)
     page = window.new_page()
     open_link(page, stack.signin_link())
     expect(page).to_have_url(f"{stack.url}/")
@@ -135,7 +137,7 @@ def launch_sweep_of_two(page: Page) -> str:
 STEPS = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
 
 
-def until(page: Page, expression: str, *, seconds: float = 30) -> Any:
+def until(page: Page, expression: str, *, seconds: float = 120) -> Any:
     """Wait until a JavaScript expression is true, return it; Playwright's own wait runs into the page's ban on eval."""
     deadline = time.monotonic() + seconds
     while not (found := page.evaluate(f"Boolean(window.pitwallRun) && ({expression})")):

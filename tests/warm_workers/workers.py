@@ -20,7 +20,7 @@ START = str(Path(__file__).parent / "start")
 SERVER = "PITWALL_TEST_WARM_SERVER"  # the socket of the server that all parts of `make test` share
 SOCKET = "PITWALL_TEST_WARM_WORKERS"
 COLD = "PITWALL_TEST_COLD_WORKERS"  # a folder: while a file is in it, workers of that head start as always
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 @contextlib.contextmanager

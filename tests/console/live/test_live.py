@@ -32,7 +32,7 @@ from tests.services import Valkey
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
-PATIENCE = 60.0  # seconds
+PATIENCE = 200.0  # seconds
 ORIGIN = (b"origin", b"http://localhost")
 
 

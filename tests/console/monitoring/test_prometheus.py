@@ -31,7 +31,7 @@ DASHBOARD = json.loads((FILES / "pitwall-dashboard.json").read_text())
 RULES = yaml.safe_load((FILES / "pitwall-rules.yml").read_text())
 NAME = re.compile(r"\b(?:pitwall|process)_\w+")
 SERIES_ENDINGS = re.compile(r"_(?:bucket|count|sum|total|info)$")
-SCRAPE_SECONDS = 60
+SCRAPE_SECONDS = 240
 _TWICE = "rate(pitwall_ingest_batches_total[1m])"
 
 

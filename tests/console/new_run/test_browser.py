@@ -14,7 +14,7 @@ from tests.rows import make_run
 
 pytestmark = pytest.mark.browser
 
-TRIAL_MS = 30_000  # starting the trial process on a busy machine
+TRIAL_MS = 120_000  # starting the trial process on a busy machine
 
 
 @pytest.fixture(autouse=True)

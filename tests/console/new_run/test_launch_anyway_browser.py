@@ -40,6 +40,6 @@ def test_a_run_that_does_not_fit_is_launched_by_a_second_word(page: Page, live_c
     refusal(page).get_by_role("button", name="Launch anyway").click()
     expect(launch_button(page)).to_be_focused()
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(r"/runs/r-\w+$"), timeout=60_000)
+    page.wait_for_url(re.compile(r"/runs/r-\w+$"), timeout=200_000)
 
     assert [run.name for run in Run.objects.filter(project=live_console.project)] == ["too large"]

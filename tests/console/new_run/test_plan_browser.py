@@ -214,7 +214,7 @@ def test_an_unknown_model_is_planned_by_its_pasted_config(page: Page, live_conso
     page.fill('[name="model.id.hub"]', "nobody/has-this-model")
     paste = page.locator('[data-open="config-dialog"]')
     expect(verdict(page)).to_have_text("Unknown")
-    expect(paste).to_be_visible(timeout=30_000)
+    expect(paste).to_be_visible(timeout=120_000)
 
     paste.click()
     config = dict(find_model("qwen2.5-0.5b").config)
@@ -247,7 +247,7 @@ def test_a_probe_is_launched_and_marked(page: Page, live_console: LiveConsole) -
     page.goto(f"{live_console.url}/runs/new")
     page.fill("[name=name]", "mine")
     page.locator("[data-probe]").click()
-    page.wait_for_url(re.compile(r"/runs/r-\w+$"), timeout=60_000)
+    page.wait_for_url(re.compile(r"/runs/r-\w+$"), timeout=200_000)
 
     run = Run.objects.get(project=live_console.project)
     assert (run.name, run.tags, run.num_steps) == ("mine probe", ["probe"], 4)

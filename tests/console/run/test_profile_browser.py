@@ -362,8 +362,8 @@ def test_perfetto_shows_a_real_trace_and_asks_nobody_else(
     page.locator('[data-action="capture-perfetto"]').click()
 
     frame = page.frame_locator("[data-perfetto]")
-    expect(frame.get_by_text("python", exact=False).first).to_be_visible(timeout=90_000)
-    expect(frame.get_by_text("main thread").first).to_be_visible(timeout=60_000)  # unfolded: its phases are in sight
+    expect(frame.get_by_text("python", exact=False).first).to_be_visible(timeout=300_000)
+    expect(frame.get_by_text("main thread").first).to_be_visible(timeout=300_000)  # unfolded: its phases are in sight
     inner = next(one for one in page.frames if "/perfetto/" in one.url)
     found = inner.evaluate(
         """async () => {

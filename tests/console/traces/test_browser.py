@@ -80,7 +80,7 @@ def upload(page: Page, console: LiveConsole, *files: Path) -> Trace:
     trace = Trace.objects.get(pk=page.url.rpartition("/")[2].partition("?")[0])
     for pk in trace.layers.values_list("pk", flat=True):
         import_layer(layer_id=pk)
-    expect(page.locator("[data-layer-state=ready]")).to_have_count(len(files), timeout=20_000)
+    expect(page.locator("[data-layer-state=ready]")).to_have_count(len(files))
     until(page, WHOLE)
     assert page.evaluate("window.isSamePage") is True
     return trace

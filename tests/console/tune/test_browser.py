@@ -15,7 +15,7 @@ from tests.rows import NOW
 pytestmark = pytest.mark.browser
 
 RATE = "optimizer.learning_rate"
-TRIAL_MS = 30_000  # starting the trial process on a busy machine
+TRIAL_MS = 120_000  # starting the trial process on a busy machine
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def measure(run_dir: Path, name: str, spec: RunSpec) -> None:
     """Measure each role of a case that scores or learns in a process of its own, which starts cold."""
     for role in roles_apart(spec):
         command = [sys.executable, "-m", "tests.jobs.engine.lone_rank", str(run_dir), name, role]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        subprocess.run(command, check=True, capture_output=True, timeout=1200)
 
 
 def roles_apart(spec: RunSpec) -> list[str]:

@@ -42,7 +42,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str, 
             for rank in range(ranks)
         ]
         for process in processes:
-            _, errors = process.communicate(timeout=600)
+            _, errors = process.communicate(timeout=1200)
             assert process.returncode == 0, errors.decode()[-3000:]
     return {path.stem: torch.load(path, weights_only=False) for path in run_dir.glob("*.pt")}
 

@@ -34,7 +34,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str
     folder = tmp_path_factory.mktemp("ppo")
     command = [sys.executable, "-m", "tests.jobs.engine.lone_run", str(folder), "ppo"]
     environment = os.environ | warm_environment
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert ended.returncode == 0, ended.stderr
     return folder
 

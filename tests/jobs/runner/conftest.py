@@ -84,7 +84,7 @@ class House:
             "PITWALL_DEVICE": "cpu",
         }
 
-    def finish(self, process: subprocess.Popen[str], *, code: int = 0, timeout: float = 120) -> str:
+    def finish(self, process: subprocess.Popen[str], *, code: int = 0, timeout: float = 400) -> str:
         """Wait for the end of a runner and return what it said."""
         said, _ = process.communicate(timeout=timeout)
         assert process.returncode == code, said

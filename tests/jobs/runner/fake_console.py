@@ -102,7 +102,7 @@ class FakeConsole:
         with self.condition:
             self.redis.clear()
 
-    def wait_for(self, predicate: Callable[[], Any], timeout: float = 120.0) -> None:
+    def wait_for(self, predicate: Callable[[], Any], timeout: float = 400.0) -> None:
         with self.condition:
             assert self.condition.wait_for(predicate, timeout), "the console waited in vain"
 

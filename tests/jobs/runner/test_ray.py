@@ -57,7 +57,7 @@ class Jobs:
     def status(self, job: str) -> str:
         return str(self.api.get(f"/api/jobs/{job}").json()["status"])
 
-    def end_of(self, job: str, seconds: float = 180) -> str:
+    def end_of(self, job: str, seconds: float = 600) -> str:
         wait_until(lambda: self.status(job) in ("SUCCEEDED", "FAILED", "STOPPED"), seconds)
         answer = self.api.get(f"/api/jobs/{job}").json()
         print(answer["message"])

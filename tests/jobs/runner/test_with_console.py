@@ -210,7 +210,7 @@ def test_a_run_survives_the_death_of_every_part_of_the_console(real_house: House
     allow(50)
     real.valkey.start()
     allow(60)
-    real_house.finish(runner, timeout=90)
+    real_house.finish(runner, timeout=400)
 
     seen = real.shell(READ_RUN, run)
     assert seen["steps"] == list(range(1, 61))
@@ -258,7 +258,7 @@ def test_a_run_that_was_live_at_the_backup_goes_on_with_the_restored_console(
     assert run in said
     wait_until(lambda: real.shell(READ_RUN, run)["steps"][-1:] == [60], 180)
     assert real.shell(STOP_RUN, run)
-    real_house.finish(runner, timeout=90)
+    real_house.finish(runner, timeout=400)
 
     seen = real.shell(READ_RUN, run)
     assert seen["steps"] == list(range(1, 61))
@@ -275,7 +275,7 @@ def test_a_stop_asked_of_the_console_reaches_the_trainer(real_house: House, real
     wait_until(lambda: real.shell(READ_RUN, run)["state"] == "running", 180)
 
     assert real.shell(STOP_RUN, run)
-    real_house.finish(runner, timeout=60)
+    real_house.finish(runner, timeout=400)
 
     seen = real.shell(READ_RUN, run)
     assert (seen["state"], seen["steps"]) == ("stopped", [1, 2])
@@ -299,7 +299,7 @@ def test_the_clean_up_of_a_killed_runner_is_let_in_after_the_run_has_ended(real_
         run,
     )
 
-    real_house.finish(real_house.start("jobs.runner.cleanup", PITWALL_LEAVE_SECONDS="0.2"), timeout=60)
+    real_house.finish(real_house.start("jobs.runner.cleanup", PITWALL_LEAVE_SECONDS="0.2"), timeout=400)
 
     seen = real.shell(READ_RUN, run)
     assert seen["state"] == "failed"
