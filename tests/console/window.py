@@ -36,7 +36,12 @@ NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hi
 @pytest.fixture(scope="session")
 def profile(browser: Browser) -> Iterator[BrowserContext]:
     """What all windows share: the scripts and styles that a browser has fetched and compiled."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", timezone_id="UTC")
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 900},
+        locale="en-US",
+        timezone_id="UTC",
+        reduced_motion="reduce",  # what moves is drawn again and again, and waited for
+    )
     context.add_init_script(WATCH)
     context.set_default_timeout(ACTION_MS)
     yield context

@@ -94,7 +94,7 @@ RUNS: Mapping[str, dict[str, Any]] = {
             "rollout.max_prompt_tokens": 96,
             "rollout.max_new_tokens": 32,
             "train.micro_batch_size": 16,
-            "train.num_steps": 12,
+            "train.num_steps": 24,  # twelve are over before three seconds of them are recorded
             "algorithm.kl_coefficient": 0.05,
             "optimizer.learning_rate": 1e-4,
         },
@@ -110,7 +110,7 @@ RUNS: Mapping[str, dict[str, Any]] = {
             "rollout.max_prompt_tokens": 96,
             "rollout.max_new_tokens": 32,
             "train.micro_batch_size": 16,
-            "train.num_steps": 12,
+            "train.num_steps": 24,  # twelve are over before three seconds of them are recorded
             "optimizer.learning_rate": 1e-4,
         },
     },

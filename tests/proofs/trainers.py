@@ -24,6 +24,7 @@ REPORT = ROOT / "docs" / "proofs" / "trainers.md"
 RESULTS = ROOT / "build" / "proofs" / "trainers.json"
 MAKES_NO_MODELS = ("openrlhf rm",)
 """Whose trainer has no program that makes models of its checkpoints; the console has to say so."""
+SAVED_EVERY = 8  # steps
 RUN_SECONDS = 900  # under a minute alone; other work stands beside it
 JUDGED_BY: Mapping[str, str] = {
     "openrlhf sft": "loss/sft",
@@ -43,7 +44,8 @@ that has to be there, as a finite number, for every step."""
 
 def run(client: ApiClient, stack: Stack, token: str, name: str) -> dict[str, Any]:
     """Launch one run, follow it to its end, and return what was seen of it."""
-    launched = client.launch(RUNS[name], key=f"proof {name}")
+    spec = {**RUNS[name], "knobs": {**RUNS[name]["knobs"], "checkpoint.every_steps": SAVED_EVERY}}
+    launched = client.launch(spec, key=f"proof {name}")
     own = RUNS[name].get("profile", {"first_step": 0, "num_steps": 1})
     asked = record_once_it_trains(client, launched.id, after_step=own["first_step"] + own["num_steps"] - 1)
     seen = watch(client, launched.id, seconds=RUN_SECONDS)
