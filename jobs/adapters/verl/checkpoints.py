@@ -15,10 +15,12 @@ from jobs.adapters.command_line.hydra import override
 from jobs.adapters.launching import Launch
 from jobs.adapters.verl.settings import ENGINE_KNOB, MEGATRON
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
 FOLDER = "checkpoints"
 LATEST = "latest_checkpointed_iteration.txt"
+_ADAPTERS = ("lora.rank", "lora.megatron_rank")
 _KEYS = ("trainer.resume_mode", "trainer.resume_from_path")
 
 
@@ -44,13 +46,29 @@ class VerlCheckpoints(NoCheckpoints):
         said = (override(key, value) for key, value in zip(_KEYS, ("resume_path", str(folder)), strict=True))
         return replace(launch, argv=(*argv, *said))
 
-    def why_no_model(self, spec: RunSpec) -> str:  # noqa: ARG002
-        """See TrainerCheckpoints."""
+    def why_no_model(self, spec: RunSpec) -> str:
+        """See TrainerCheckpoints. Megatron's merger wants an NVIDIA device and a port of its own, which a short job
+        has no claim to; at the end of a run it has both."""
+        if _has_adapters(spec):
+            return Sentence("verl's program leaves adapters out: the model of a checkpoint would be the untrained one.")
+        if _is_megatron(spec):
+            return Sentence("verl merges Megatron's checkpoints on a GPU alone: of the last one, at the end of the run.")
         return ""
 
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
-        """See TrainerCheckpoints."""
+        """See TrainerCheckpoints. The merger drops the weights of adapters, and says nothing."""
+        if _has_adapters(spec):
+            return ()
         shards = folder / "actor" if is_in(spec.algorithm, "rl") else folder
-        backend = "megatron" if spec.values().get(ENGINE_KNOB) == MEGATRON else "fsdp"
+        backend = "megatron" if _is_megatron(spec) else "fsdp"
         options = ("--backend", backend, "--local_dir", str(shards), "--target_dir", str(target))
         return (python, "-m", "verl.model_merger", "merge", *options)
+
+
+def _has_adapters(spec: RunSpec) -> bool:
+    values = spec.values()
+    return any(values.get(knob) for knob in _ADAPTERS)
+
+
+def _is_megatron(spec: RunSpec) -> bool:
+    return spec.values().get(ENGINE_KNOB) == MEGATRON

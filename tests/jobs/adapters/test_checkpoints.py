@@ -165,6 +165,9 @@ def test_the_built_in_trainers_own_program_makes_models_of_its_checkpoints() -> 
         ("openrlhf", "rm", {}, "of a reward model"),
         ("openrlhf", "sft", {"lora.rank": 8}, "with adapters"),
         ("trl", "sft", {"lora.rank": 8}, "adapters alone"),
+        ("verl", "sft", {"lora.rank": 8}, "leaves adapters out"),
+        ("verl", "grpo", {"lora.rank": 8}, "leaves adapters out"),
+        ("verl", "grpo", {"parallel.engine": "megatron", "lora.megatron_rank": 8}, "leaves adapters out"),
         ("own_command", "sft", {}, "only the trainer knows"),
         ("native", "sft", {"lora.rank": 4}, ""),
         ("verl", "sft", {}, ""),
@@ -172,7 +175,7 @@ def test_the_built_in_trainers_own_program_makes_models_of_its_checkpoints() -> 
     ],
 )
 def test_a_trainer_says_why_no_model_is_made_of_its_checkpoints(
-    trainer: str, algorithm: str, knobs: dict[str, int], words: str
+    trainer: str, algorithm: str, knobs: dict[str, Any], words: str
 ) -> None:
     checkpoints, spec = adapter(trainer).checkpoints, spec_of(trainer, algorithm, **knobs)
     why = checkpoints.why_no_model(spec)
@@ -181,3 +184,10 @@ def test_a_trainer_says_why_no_model_is_made_of_its_checkpoints(
     assert bool(why) == bool(words)
     if why:
         assert checkpoints.merge_command(spec=spec, python="py", folder=Path("/r/a1/c/x"), target=Path("/t")) == ()
+
+
+def test_verls_merger_of_megatron_runs_at_the_end_of_the_run_alone() -> None:
+    checkpoints, spec = adapter("verl").checkpoints, spec_of("verl", "grpo", **{"parallel.engine": "megatron"})
+
+    assert "on a GPU alone" in checkpoints.why_no_model(spec)
+    assert checkpoints.merge_command(spec=spec, python="py", folder=Path("/r/a1/c/x"), target=Path("/t"))
