@@ -17,6 +17,7 @@ from jobs.catalog.trainer_environment import (
     read_environments,
 )
 from jobs.runner.captures.attachable import attach_environment
+from jobs.runner.trainer import HIDDEN
 
 CHECK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
 _ASK = """
@@ -38,6 +39,10 @@ _PACKAGES |= {"vemlp_wandb": "volcengine_ml_platform"}
 
 RAY_KEEPS_DEVICES = "RAY_EXPERIMENTAL_NOSET_"
 """What Ray gives a job's driver so that it may see devices that Ray did not give it."""
+
+_SECRETS = ("PITWALL_TOKEN", "PITWALL_MERGE_KEY", "RAY_AUTH_TOKEN")
+SHORTEST_SECRET = 16
+"""What is shorter may stand in any value, in PATH as well: it is hidden by its name alone."""
 
 
 class TrainerMissing(Exception):
@@ -92,6 +97,20 @@ def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) ->
         return environ
     cleaned = {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
     return attach_environment(cleaned, run_dir)
+
+
+def without_secrets(environ: Mapping[str, str], *names: str) -> dict[str, str]:
+    """Return the environment without what opens the console or Ray, and without the secrets called `names`.
+
+    By their values, too: Ray's own variables repeat what a job was given.
+    """
+    secrets = {name: environ.get(name, "") for name in (*_SECRETS, *names)}
+    values = [value for value in secrets.values() if len(value) >= SHORTEST_SECRET]
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in secrets and name not in HIDDEN and not any(secret in value for secret in values)
+    }
 
 
 def _installed(python: str, info: TrainerInfo, version: str) -> str:

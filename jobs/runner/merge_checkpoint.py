@@ -15,10 +15,11 @@ from pathlib import Path
 from jobs.adapters.adapter import adapter
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.runner.captures.attachable import VARIABLE as ATTACH
 from jobs.runner.console_client.console import AttemptFenced, Console, ConsoleError
 from jobs.runner.console_client.delivery import deliver
 from jobs.runner.console_client.runner_job import EnvironmentIncomplete, RunnerJob, read_job
-from jobs.runner.environment import TrainerMissing, environment_for, interpreter
+from jobs.runner.environment import TrainerMissing, environment_for, interpreter, without_secrets
 from jobs.runner.merging import MergeSource, NotMerged, merge_checkpoint
 from jobs.runner.uploads import SPEC_NAME, UploadFailed, ZipUpload, hand_over
 
@@ -103,16 +104,20 @@ def _source(job: MergeJob, asked_to_end: threading.Event) -> MergeSource:
         spec=spec,
         python=interpreter(spec.trainer, declared=job.runner.trainers, own_python=sys.executable),
         run_dir=run_dir,
-        environ=_environ(job, spec, run_dir, launch),
+        environ=_environ(spec, run_dir, launch),
         give_up=asked_to_end.is_set,
     )
 
 
-def _environ(job: MergeJob, spec: RunSpec, run_dir: Path, launch: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return what the program finds: what the trainer found, without secrets, and nothing that opens console or Ray."""
-    environ = {**environment_for(spec, os.environ, run_dir), **launch.get("env", {}), **launch.get("variables", {})}
-    hidden = [secret for secret in (job.runner.token, job.key, os.environ.get("RAY_AUTH_TOKEN")) if secret]
-    return {name: value for name, value in environ.items() if not any(secret in value for secret in hidden)}
+def _environ(spec: RunSpec, run_dir: Path, launch: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return what the program finds: what the trainer found, without secrets, and nothing that opens console or Ray.
+
+    The devices of the node belong to runs, and so do the captures, for which the program would say that it is there.
+    """
+    environ = without_secrets(environment_for(spec, os.environ, run_dir))
+    environ |= {**launch.get("env", {}), **launch.get("variables", {}), "CUDA_VISIBLE_DEVICES": ""}
+    environ.pop(ATTACH, None)
+    return environ
 
 
 if __name__ == "__main__":

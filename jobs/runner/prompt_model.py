@@ -17,12 +17,12 @@ from typing import Any, TypedDict
 from jobs.runner.console_client.console import Console, ConsoleError, RequestRejected
 from jobs.runner.console_client.delivery import deliver
 from jobs.runner.console_client.runner_job import EnvironmentIncomplete, RunnerJob, read_job
+from jobs.runner.environment import without_secrets
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256
-_TOKENS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
-_SHORTEST_TOKEN = 16
+_HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 GIVE_UP_SECONDS = 240.0  # the console gives up after 300
 
 
@@ -87,18 +87,12 @@ def _answer(job: RunnerJob, console: Console, artifact: str, prompt: str, folder
 
 def _generated(question: Mapping[str, object]) -> ModelAnswer:
     """Return what the model says, loaded in a process that has none of this one's tokens. Raises: NotAnswered."""
-    # Ray's own variables repeat what the job was given; what is as short as a word is no token.
-    tokens = [os.environ[name] for name in _TOKENS if len(os.environ.get(name, "")) >= _SHORTEST_TOKEN]
     done = subprocess.run(
         [sys.executable, "-m", "jobs.runner.generation"],
         input=json.dumps(question),
         capture_output=True,
         text=True,
-        env={
-            name: value
-            for name, value in os.environ.items()
-            if name not in _TOKENS and not any(token in value for token in tokens)
-        },
+        env=without_secrets(os.environ, *_HUB_TOKENS),
         check=False,
     )
     if done.returncode == 0:

@@ -18,7 +18,7 @@ from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finis
 from jobs.runner.captures.recovery import CaptureRecovery
 from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, LaunchAnswer
 from jobs.runner.console_client.runner_job import RunnerJob
-from jobs.runner.environment import environment_for
+from jobs.runner.environment import environment_for, without_secrets
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
@@ -32,7 +32,7 @@ from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.saved_checkpoints import SavedCheckpoints, origin_of
 from jobs.runner.surroundings import AttemptParts, tell_surroundings
-from jobs.runner.trainer import HIDDEN, Escalation, Exit, TrainerNotStarted, TrainerProcess, start
+from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,
     label_of,
@@ -291,7 +291,7 @@ class AttemptSupervisor:
             spec=prepared.spec,
             python=prepared.python,
             run_dir=self.job.run_dir,
-            environ={name: value for name, value in environ.items() if name not in HIDDEN} | dict(prepared.launch.env),
+            environ=without_secrets(environ) | dict(prepared.launch.env),
             give_up=lambda: self.asked_to_end.is_set() or report.is_fenced,
         )
         return merge_newest(source, say=report.say)

@@ -52,7 +52,7 @@ class VerlCheckpoints(NoCheckpoints):
         if _has_adapters(spec):
             return Sentence("verl's program leaves adapters out: the model of a checkpoint would be the untrained one.")
         if _is_megatron(spec):
-            return Sentence("verl merges Megatron's checkpoints on a GPU alone: of the last one, at the end of the run.")
+            return Sentence("verl merges Megatron's checkpoints on a GPU alone: the last one, at the end of the run.")
         return ""
 
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pytest
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, Trainer
 from jobs.runner.captures.attachable import RAY_JOB, VARIABLE, attach_environment
-from jobs.runner.environment import TrainerMissing, check_services, environment_for, interpreter
+from jobs.runner.environment import TrainerMissing, check_services, environment_for, interpreter, without_secrets
 
 ASKED = Trainer(name="openrlhf", version="0.10.1")
 
@@ -149,3 +149,18 @@ def test_a_torch_that_another_hook_of_imports_finds_is_found_by_it(tmp_path: Pat
     """
     environ = attach_environment(os.environ, tmp_path)
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environ, check=True, timeout=120)
+
+
+def test_a_program_finds_no_secret_by_name_or_value_and_a_short_one_takes_nothing_else_along() -> None:
+    environ = {
+        "PITWALL_TOKEN": "t" * 32,
+        "PITWALL_URL": "http://console",
+        "PITWALL_MERGE_KEY": "k" * 64,
+        "RAY_AUTH_TOKEN": "bin",
+        "HF_TOKEN": "hf_" + "h" * 20,
+        RAY_JOB: json.dumps({"runtime_env": {"env_vars": {"PITWALL_TOKEN": "t" * 32}}}),
+        "PATH": "/usr/bin",
+    }
+
+    assert without_secrets(environ) == {"HF_TOKEN": environ["HF_TOKEN"], "PATH": "/usr/bin"}
+    assert without_secrets(environ, "HF_TOKEN") == {"PATH": "/usr/bin"}

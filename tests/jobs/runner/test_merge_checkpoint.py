@@ -57,6 +57,7 @@ def test_the_model_is_handed_over_after_the_end_of_the_run_and_nothing_is_left(
         text = archive.read("config.json").decode()
     assert "checkpoints/step-3" in text
     assert "'OWN': '1'" in text
+    assert "'CUDA_VISIBLE_DEVICES': ''" in text
     assert TOKEN not in text
     assert KEY not in text
     assert files_of(house) == before
