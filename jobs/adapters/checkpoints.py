@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from jobs.adapters.captures import files_below
 from jobs.adapters.launching import Launch
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
@@ -45,6 +46,10 @@ class TrainerCheckpoints(Protocol):
         """
         ...
 
+    def merge_bytes(self, *, spec: RunSpec, folder: Path) -> int:
+        """Return about how many bytes of host memory that program takes for a checkpoint."""
+        ...
+
 
 class NoCheckpoints:
     """A trainer that announces its checkpoints itself, and finds the one to go on from in `resume.json`."""
@@ -73,3 +78,7 @@ class NoCheckpoints:
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:  # noqa: ARG002
         """See TrainerCheckpoints."""
         return ()
+
+    def merge_bytes(self, *, spec: RunSpec, folder: Path) -> int:  # noqa: ARG002
+        """See TrainerCheckpoints: all shards, and the whole."""
+        return 2 * sum(size for _, size in files_below(folder))

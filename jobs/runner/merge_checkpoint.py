@@ -104,6 +104,7 @@ def _source(job: MergeJob, asked_to_end: threading.Event) -> MergeSource:
         spec=spec,
         python=interpreter(spec.trainer, declared=job.runner.trainers, own_python=sys.executable),
         run_dir=run_dir,
+        run_root=job.runner.run_root,
         environ=_environ(spec, run_dir, launch),
         give_up=asked_to_end.is_set,
     )

@@ -5,6 +5,7 @@ somebody asks for. What is made is handed over like any model, to be tried and d
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -17,14 +18,13 @@ from pathlib import Path
 import psutil
 
 from jobs.adapters.adapter import adapter
-from jobs.adapters.captures import files_below
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.trainer import end_with_parent
 
 MERGE_SECONDS = 3600.0
 LOOK_SECONDS = 0.2
-ROOM = 2.0
-"""Times the bytes of the checkpoint that host memory must have free: the program holds all shards and the whole."""
+WAIT_SECONDS = 3600.0
+"""For the program of another merge on this node to end."""
 
 LOG = "log/merge-0.stdout"
 WORKPLACE = ".merge-"
@@ -41,11 +41,13 @@ class MergeSource:
     """Whose checkpoints are merged, and by what: the trainer's interpreter, and the environment of its program.
 
     `give_up` is asked several times a second: a runner or a job that is to end leaves the checkpoint as it is.
+    The run directory lies below `run_root`, beside those of other runs.
     """
 
     spec: RunSpec
     python: str
     run_dir: Path
+    run_root: Path
     environ: Mapping[str, str]
     give_up: Callable[[], bool]
 
@@ -72,9 +74,8 @@ def merge_newest(source: MergeSource, *, say: Callable[[str], None]) -> bool:
         return False
     say(f"Merging the shards of checkpoint {step} into a Hugging Face folder.")
     try:
-        _check_memory(folder)
         draft.mkdir(parents=True, exist_ok=True)
-        _run(command, source, log=source.run_dir / LOG)
+        _run(command, source, folder, log=source.run_dir / LOG)
     except NotMerged as error:
         where = f" The output is in {LOG}." if (source.run_dir / LOG).exists() else ""
         say(f"Checkpoint {step} is not merged. {error}{where}")
@@ -93,7 +94,7 @@ def merge_checkpoint(source: MergeSource, step: int) -> Iterator[Path]:
     if folder is None:
         raise NotMerged(f"Checkpoint {step} is not on this node, {os.uname().nodename}, below {source.run_dir}.")
     files = adapter(source.spec.trainer.name).checkpoints.model_files(spec=source.spec, folder=folder)
-    _remove_left(source.run_dir)
+    _remove_left(source.run_dir.parent)
     with tempfile.TemporaryDirectory(
         prefix=f"{WORKPLACE}{step}-", dir=source.run_dir, ignore_cleanup_errors=True
     ) as at:
@@ -101,10 +102,9 @@ def merge_checkpoint(source: MergeSource, step: int) -> Iterator[Path]:
         if files:
             _take(files, target)
         elif command := source.command(folder, target):
-            _check_memory(folder)
             target.mkdir()
             try:
-                _run(command, source, log=log, parent=os.getpid())
+                _run(command, source, folder, log=log, parent=os.getpid())
             finally:
                 print(log.read_text("utf-8", "replace") if log.exists() else "", flush=True)
         else:
@@ -125,23 +125,63 @@ def _take(files: Sequence[Path], target: Path) -> None:
         raise NotMerged(f"Its files cannot be read any more: {error.strerror or error}.") from error
 
 
-def _remove_left(run_dir: Path) -> None:
-    """Remove what jobs left that were killed; those that are under way keep theirs."""
-    for folder in run_dir.glob(f"{WORKPLACE}*"):
+def _remove_left(folder_of_run: Path) -> None:
+    """Remove what jobs left that were killed, of any attempt; those that are under way keep theirs."""
+    for folder in folder_of_run.glob(f"*/{WORKPLACE}*"):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > LEFT_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_memory(folder: Path) -> None:
+@contextlib.contextmanager
+def _sole(source: MergeSource) -> Iterator[None]:
+    """Have the node to oneself, as far as other merges go: memory that one found free, another would take as well.
+
+    Raises: NotMerged.
+    """
+    deadline = time.monotonic() + WAIT_SECONDS
+    with (source.run_root / f".merge-{os.uname().nodename}.lock").open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise NotMerged(
+                        f"For {WAIT_SECONDS / 60:.0f} minutes other models were made on its node."
+                    ) from None
+            except OSError:
+                break  # a file system without locks
+            _check_end(source)
+            time.sleep(LOOK_SECONDS)
+        yield
+
+
+def _check_end(source: MergeSource) -> None:
+    if source.give_up():
+        raise NotMerged("It was told to end.")
+
+
+def _check_memory(source: MergeSource, folder: Path) -> None:
     """Raises: NotMerged where the node has too little."""
-    size, free = sum(size for _, size in files_below(folder)), psutil.virtual_memory().available
-    if size * ROOM > free:
-        raise NotMerged(f"It has {size >> 30} GiB, and {free >> 30} GiB of host memory are free.")
+    checkpoints = adapter(source.spec.trainer.name).checkpoints
+    need, free = checkpoints.merge_bytes(spec=source.spec, folder=folder), psutil.virtual_memory().available
+    if need > free:
+        about = f"{need / 2**30:.1f} GiB of host memory, {free / 2**30:.1f} GiB are free"
+        raise NotMerged(f"Its program needs about {about} on {os.uname().nodename}.")
 
 
-def _run(command: tuple[str, ...], source: MergeSource, *, log: Path, parent: int = 0) -> None:
-    """Run the program to its end. With a `parent`, this process, it dies with it. Raises: NotMerged."""
+def _run(command: tuple[str, ...], source: MergeSource, folder: Path, *, log: Path, parent: int = 0) -> None:
+    """Run the program to its end, once no other one runs. With a `parent`, this process, it dies with it.
+
+    Raises: NotMerged.
+    """
+    with _sole(source):
+        _check_memory(source, folder)
+        _run_alone(command, source, log=log, parent=parent)
+
+
+def _run_alone(command: tuple[str, ...], source: MergeSource, *, log: Path, parent: int) -> None:
     deadline = time.monotonic() + MERGE_SECONDS
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -155,8 +195,9 @@ def _run(command: tuple[str, ...], source: MergeSource, *, log: Path, parent: in
         )
         try:
             while (code := process.poll()) is None:
-                if source.give_up() or time.monotonic() > deadline:
-                    raise NotMerged("It took too long, or was to end.")
+                _check_end(source)
+                if time.monotonic() > deadline:
+                    raise NotMerged(f"Its program took longer than {MERGE_SECONDS / 60:.0f} minutes.")
                 time.sleep(LOOK_SECONDS)
         finally:
             process.kill()

@@ -291,6 +291,7 @@ class AttemptSupervisor:
             spec=prepared.spec,
             python=prepared.python,
             run_dir=self.job.run_dir,
+            run_root=self.job.run_root,
             environ=without_secrets(environ) | dict(prepared.launch.env),
             give_up=lambda: self.asked_to_end.is_set() or report.is_fenced,
         )

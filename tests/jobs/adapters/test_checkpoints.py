@@ -1,5 +1,6 @@
 """Checkpoints of other trainers: which are whole, and how a run goes on from one. Laid out as the trainers do it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,17 @@ def test_the_built_in_trainers_own_program_makes_models_of_its_checkpoints() -> 
     command = adapter("native").checkpoints.merge_command
     made = command(spec=parse_spec({}), python="py", folder=Path("/r/checkpoints/step-4"), target=Path("/t"))
     assert made == ("py", "-m", "jobs.engine.checkpoints.merge", "/r/checkpoints/step-4", "/t")
+
+
+def test_a_merge_takes_the_weights_alone_where_the_checkpoint_says_how_many(tmp_path: Path) -> None:
+    (tmp_path / "optimizer.pt").write_bytes(b"x" * 1000)
+    native, verl = adapter("native").checkpoints, adapter("verl").checkpoints
+    assert verl.merge_bytes(spec=spec_of("verl", "sft"), folder=tmp_path) == 2000
+    assert native.merge_bytes(spec=parse_spec({}), folder=tmp_path) == 2000
+
+    parameters = {"a": [2, 3], "b": [5]}
+    (tmp_path / "checkpoint.json").write_text(json.dumps({"roles": {"policy": {"parameters": parameters}}}))
+    assert native.merge_bytes(spec=parse_spec({}), folder=tmp_path) == 44
 
 
 @pytest.mark.parametrize(

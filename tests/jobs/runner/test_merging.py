@@ -40,7 +40,14 @@ def merged(run_dir: Path, said: list[str], monkeypatch: pytest.MonkeyPatch, code
 
 
 def source_of(run_dir: Path, *, spec: RunSpec = SPEC, ends: bool = False) -> MergeSource:
-    return MergeSource(spec=spec, python=sys.executable, run_dir=run_dir, environ={}, give_up=lambda: ends)
+    return MergeSource(
+        spec=spec,
+        python=sys.executable,
+        run_dir=run_dir,
+        run_root=run_dir.parent,
+        environ={},
+        give_up=lambda: ends,
+    )
 
 
 def test_the_newest_checkpoint_becomes_a_folder_once_it_is_whole(
@@ -57,7 +64,7 @@ def test_the_newest_checkpoint_becomes_a_folder_once_it_is_whole(
     ("code", "ends", "reason"),
     [
         ("raise SystemExit('no config in the checkpoint')", False, "exit code 1: no config in the checkpoint"),
-        ("import time; time.sleep(60)", True, "It took too long, or was to end."),
+        ("import time; time.sleep(60)", True, "It was told to end."),
     ],
 )
 def test_what_does_not_work_leaves_the_shards_and_a_sentence(
@@ -72,9 +79,32 @@ def test_what_does_not_work_leaves_the_shards_and_a_sentence(
 def test_a_checkpoint_larger_than_memory_is_left_alone(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "ROOM", 1e15)
+    monkeypatch.setattr(VerlCheckpoints, "merge_bytes", lambda self, *, spec, folder: 3 << 60)
     assert not merged(tmp_path, said, monkeypatch, "")
-    assert "of host memory are free" in said[-1]
+    assert "needs about 3221225472.0 GiB of host memory" in said[-1]
+
+
+def test_a_program_that_takes_too_long_is_ended(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "MERGE_SECONDS", 0.0)
+    assert not merged(tmp_path, said, monkeypatch, "import time; time.sleep(60)")
+    assert "took longer than" in said[-1]
+
+
+def test_two_programs_never_run_on_a_node_at_once(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, ends = source_of(tmp_path), source_of(tmp_path, ends=True)
+    with merging._sole(source):
+        with pytest.raises(NotMerged, match="told to end"), merging._sole(ends):
+            pass
+        monkeypatch.setattr(merging, "WAIT_SECONDS", 0.0)
+        with pytest.raises(NotMerged, match="other models were made on its node"), merging._sole(source):
+            pass
+        monkeypatch.setattr(merging, "_sole", lambda _: (_ for _ in ()).throw(NotMerged("It waits.")))
+        assert not merged(tmp_path, said, monkeypatch, "")
+        assert "It waits." in said[-1]
 
 
 def test_verls_own_program_is_told_the_shards_and_what_they_were_trained_by(tmp_path: Path) -> None:
@@ -126,15 +156,17 @@ def test_a_model_that_lies_in_the_checkpoint_is_taken_without_the_training_state
 
 
 def test_what_killed_jobs_left_goes_after_a_day(tmp_path: Path, said: list[str]) -> None:
-    old, new = tmp_path / ".merge-20-old", tmp_path / ".merge-20-new"
-    for folder in (old, new):
-        folder.mkdir()
-    os.utime(old, (0, time.time() - merging.LEFT_SECONDS - 60))
+    old, new, earlier = tmp_path / ".merge-20-old", tmp_path / ".merge-20-new", tmp_path.parent / "a0" / ".merge-3-old"
+    for folder in (old, new, earlier):
+        folder.mkdir(parents=True)
+    for folder in (old, earlier):
+        os.utime(folder, (0, time.time() - merging.LEFT_SECONDS - 60))
 
     with pytest.raises(NotMerged), merge_checkpoint(source_of(tmp_path), 20):
         pass
 
     assert not old.exists()
+    assert not earlier.exists()
     assert new.exists()
 
 
