@@ -75,6 +75,7 @@ def _made(job: MergeJob, console: Console, asked_to_end: threading.Event) -> str
                 path=str(where),
                 step=job.step,
                 extra={SPEC_NAME: source.run_dir / "spec.json"},
+                give_up=asked_to_end.is_set,
             )
             hand_over(upload, console=console, wait=asked_to_end.wait)
     except (NotMerged, TrainerMissing) as error:

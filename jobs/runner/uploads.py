@@ -25,7 +25,7 @@ from jobs.runner.console_client.console import (
     OffsetMismatch,
     RequestRejected,
 )
-from jobs.runner.console_client.zip_image import NO_MASK, FilesChanged, ZipImage, zip_image
+from jobs.runner.console_client.zip_image import NO_MASK, FilesChanged, NoTimeLeft, ZipImage, no_end, zip_image
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from profiling.events import ArtifactEvent
@@ -67,7 +67,7 @@ class FileImage:
 class ZipUpload:
     """A file or folder of the run directory that goes to the console as a zip; `extra`: name in the zip -> path.
 
-    With `is_plain` it is a file that goes as it is.
+    With `is_plain` it is a file that goes as it is. `give_up` is asked many times while a folder is packed.
     """
 
     name: str
@@ -78,13 +78,14 @@ class ZipUpload:
     meta: Mapping[str, object] = field(default_factory=dict)
     extra: Mapping[str, Path] = field(default_factory=dict)
     is_plain: bool = False
+    give_up: Callable[[], bool] = no_end
 
     def image(self) -> ZipImage | FileImage:
-        """Return the bytes that go. Raises: OSError."""
+        """Return the bytes that go. Raises: OSError; NoTimeLeft."""
         if self.is_plain:
             return FileImage(self.folder)
         mask = Mask(own_secrets()) if self.type in MASKED_TYPES else NO_MASK
-        return zip_image(self.folder, extra=self.extra, mask=mask)
+        return zip_image(self.folder, extra=self.extra, mask=mask, give_up=self.give_up)
 
 
 class UploadFailed(Exception):
@@ -149,12 +150,14 @@ def hand_over(
                 image = upload.image()
             received = min(received, image.size)
             if wait(0):
-                raise _failed(upload, "There was no time left.")
+                raise NoTimeLeft("There was no time left.")
             state = _send_one(upload, image, received, console, chunk_bytes)
             backoff.reset()
             if state.is_ready:
                 return state
             received, num_full = state.received, 0
+        except NoTimeLeft as error:
+            raise _failed(upload, str(error)) from error
         except OffsetMismatch as error:
             received = error.received
             if received > (image.size if image else 0):

@@ -9,7 +9,7 @@ import io
 import re
 import zipfile
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO
@@ -26,6 +26,15 @@ class FilesChanged(OSError):
     """A file changed while it was being packed."""
 
 
+class NoTimeLeft(Exception):
+    """Who packs is to end."""
+
+
+def no_end() -> bool:
+    """Return False: packing goes on to its end."""
+    return False
+
+
 @dataclass(slots=True)
 class _Part:
     """Bytes of the image: a header, or a whole file."""
@@ -39,11 +48,11 @@ class _Part:
 class ZipImage:
     """The bytes of a zip, readable at any offset."""
 
-    def __init__(self, parts: Sequence[_Part], *, mask: Mask = NO_MASK) -> None:
+    def __init__(self, parts: Sequence[_Part], *, mask: Mask = NO_MASK, give_up: Callable[[], bool] = no_end) -> None:
         self._parts, self._mask = parts, mask
         self._starts = [part.start for part in parts]
         self.size = parts[-1].start + parts[-1].size
-        self.sha256 = self._digest()
+        self.sha256 = self._digest(give_up)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes at `offset`. Raises: FilesChanged if a file has shrunk; OSError if it is gone."""
@@ -55,9 +64,10 @@ class ZipImage:
             out += _read(part, at - part.start, min(size - len(out), part.start + part.size - at), self._mask)
         return bytes(out)
 
-    def _digest(self) -> str:
+    def _digest(self, give_up: Callable[[], bool]) -> str:
         digest = hashlib.sha256()
         for offset in range(0, self.size, _CHUNK):
+            _check_end(give_up)
             digest.update(self.read(offset, _CHUNK))
         return digest.hexdigest()
 
@@ -67,14 +77,20 @@ def is_of_checkpoint(path: PurePath) -> bool:
     return _CHECKPOINT.fullmatch(path.parts[0]) is not None and len(path.parts) > 1
 
 
-def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None, mask: Mask = NO_MASK) -> ZipImage:
+def zip_image(
+    path: Path,
+    *,
+    extra: Mapping[str, Path] | None = None,
+    mask: Mask = NO_MASK,
+    give_up: Callable[[], bool] = no_end,
+) -> ZipImage:
     """Return the zip of a file, or of everything in a folder, with the `extra` files (name in the zip -> path) besides.
 
-    What `mask` knows is overwritten in it, and stays in the files.
+    What `mask` knows is overwritten in it, and stays in the files. `give_up` is asked before each MiB.
 
-    Reads every file twice (checksum of the zip entry, checksum of the zip). Raises: FileNotFoundError if there is no
-    file, FilesChanged if one changes meanwhile. Left out are a link that leads out of the folder, and checkpoints that
-    a trainer keeps below its model.
+    Reads every file twice (checksum of the zip entry, checksum of the zip). Left out are a link that leads out of the
+    folder, and checkpoints that a trainer keeps below its model. Raises: FileNotFoundError if there is no file,
+    FilesChanged if one changes meanwhile; NoTimeLeft.
     """
     home = path.resolve()
     inside = (file for file in path.rglob("*") if file.is_file() and file.resolve().is_relative_to(home))
@@ -87,21 +103,36 @@ def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None, mask: Mask
     recorder = _Recorder()
     with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:
         for name, file in sorted((by_name | dict(extra or {})).items()):
-            _add(archive, recorder, name, file, mask)
-    return ZipImage(recorder.parts, mask=mask)
+            _add(archive, recorder, name, file, mask, give_up)
+    return ZipImage(recorder.parts, mask=mask, give_up=give_up)
 
 
-def _add(archive: zipfile.ZipFile, recorder: "_Recorder", name: str, file: Path, mask: Mask) -> None:
+def _add(
+    archive: zipfile.ZipFile,
+    recorder: "_Recorder",
+    name: str,
+    file: Path,
+    mask: Mask,
+    give_up: Callable[[], bool],
+) -> None:
     info = zipfile.ZipInfo(name, date_time=_EPOCH)
     info.create_system = 3  # Unix, wherever it is made
     info.external_attr = 0o644 << 16
     info.file_size = file.stat().st_size
     with archive.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
         recorder.begin(file)
-        written = sum(entry.write(chunk) for chunk in _chunks(file, info.file_size, mask))
+        written = 0
+        for chunk in _chunks(file, info.file_size, mask):
+            _check_end(give_up)
+            written += entry.write(chunk)
         recorder.end()
     if written != info.file_size:
         raise FilesChanged(f"{file.name} changed while it was packed.")
+
+
+def _check_end(give_up: Callable[[], bool]) -> None:
+    if give_up():
+        raise NoTimeLeft("There was no time left.")
 
 
 class _Recorder(io.RawIOBase):

@@ -139,6 +139,17 @@ def test_an_upload_without_time_left_is_given_up_between_chunks(
     assert len(console.files["model-final.zip"]) == 100_000
 
 
+@pytest.mark.parametrize("asked", [0, 2])
+def test_packing_is_given_up_between_blocks(folder: Path, console: FakeConsole, client: Console, asked: int) -> None:
+    left = iter([False] * asked)
+    upload = ZipUpload(name="model.zip", folder=folder, type="model", path="m", give_up=lambda: next(left, True))
+
+    with pytest.raises(UploadFailed, match="no time left"):
+        hand_over(upload, console=client, wait=lambda _: False)
+
+    assert not console.files
+
+
 def test_a_fenced_attempt_hands_nothing_over(folder: Path, console: FakeConsole, client: Console) -> None:
     console.is_fenced = True
 
