@@ -219,8 +219,11 @@ async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpRespons
             )
         else:
             have = await sync_to_async(receive_model)(merge, piece)
-    except (MergeOver, files.FileGone):
+    except MergeOver:
         return not_taken(attempt)
+    except files.FileGone as error:
+        # Of this file alone: what else the attempt has to hand over is wanted.
+        raise IngestRefused(f"{name} was deleted here while it arrived.", status=410) from error
     except files.OffsetWrong as error:
         return JsonResponse({"received": error.received, "is_ready": False, "problems": [str(error)]}, status=409)
     except files.ChecksumWrong as error:

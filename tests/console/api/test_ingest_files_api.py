@@ -60,6 +60,21 @@ def test_a_run_that_has_ended_gets_no_uploads_any_more(run: Run, files_dir: Path
     assert Runner(run).get(f"inputs/{SHA256}").status_code == 409
 
 
+def test_a_file_that_is_deleted_while_it_arrives_says_so_of_itself_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = files._append
+
+    def deleted_meanwhile(*given: Any) -> None:
+        take(*given)
+        Artifact.objects.all().delete()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_append", deleted_meanwhile)
+        assert Runner(run).put("model-final.zip", DATA).status_code == 410
+    assert Runner(run).put("logs.zip", DATA).json()["is_ready"]
+
+
 def test_a_file_arrives_in_pieces_and_is_ready_when_whole(run: Run) -> None:
     runner = Runner(run)
     assert runner.get("files/model-final.zip").json() == {"received": 0, "is_ready": False}
