@@ -18,6 +18,7 @@ from jobs.retention.dependents import call, dependents_of
 from jobs.retention.sizes import RunSize, sizes_of
 from jobs.runs.annotate import ChangeRefused
 from jobs.runs.lifecycle import request_stop
+from jobs.runs.merges import call_off_merges
 from jobs.telemetry.notify import run_changed
 
 MOST_RUNS = 500
@@ -190,6 +191,7 @@ def _put(run_id: str, size: RunSize, user: AbstractBaseUser, *, stop: bool, now:
 
 def _hide(run: Run, now: datetime) -> None:
     Run.objects.filter(pk=run.pk).update(trashed_at=now)
+    call_off_merges(run_id=run.pk, now=now)
     transaction.on_commit(partial(run_changed, run.pk))
 
 

@@ -1,9 +1,10 @@
 """Delete for good what was long enough in the trash: in bounded steps, each of which may be the last of its process.
 
 The item in the trash is the journal. Once it says `purging` nobody can take it back, and every step looks at what is
-left: rows first, some thousand at a time, then files, then in one transaction the run's own row and the word that the
-console's part is done. The folders on the cluster go by a short Ray job (jobs.runner.remove_folders), again and again
-until one has succeeded; then the item goes. A run is never half there: it was hidden before the first row went.
+left: rows first, some thousand at a time, then files, then the run's own row, files that came before it went, and the
+word that the console's part is done. The folders on the cluster go by a short Ray job (jobs.runner.remove_folders),
+again and again until one has succeeded; then the item goes. A run is never half there: it was hidden before the first
+row went.
 """
 
 import json
@@ -145,13 +146,18 @@ def _run(item: TrashItem) -> bool:
         Sample.objects.filter(run=run_id),
         RunEvent.objects.filter(run=run_id),
     )
-    if any(_delete_rows(queryset) for queryset in rows) or _unlink_some(Path(settings.FILES_DIR) / "runs" / run_id):
+    if any(_delete_rows(queryset) for queryset in rows) or _unlink_some(_files_of(run_id)):
         return False
     with transaction.atomic():
         TrashItem.objects.filter(run_id=run_id).exclude(pk=item.pk).delete()  # parts of it that were there before
         Run.objects.filter(pk=run_id).delete()
-        _done_here(item)
-    return True
+    if _unlink_some(_files_of(run_id)):
+        return False  # of a piece that arrived while its row was still there
+    return _done_here(item)
+
+
+def _files_of(run_id: str) -> Path:
+    return Path(settings.FILES_DIR) / "runs" / run_id
 
 
 def _logs(item: TrashItem) -> bool:

@@ -12,6 +12,7 @@ from secrets import token_hex
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
+from django.db.models import Q
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext as _
 
@@ -52,6 +53,9 @@ def request_merge(*, run_id: str, attempt: int, step: int, user: AbstractBaseUse
         if checkpoint is None or checkpoint.meta.get("removed") or checkpoint.meta.get("trashed"):
             text = _("Attempt %(attempt)s has no checkpoint of step %(step)s (any more).")
             raise ChangeRefused("step", text % {"attempt": attempt, "step": step})
+        if run.trashed_at is not None:
+            text = _("%(name)s is in the trash. Restore it, then ask for its models.")
+            raise ChangeRefused("run", text % {"name": run.name}, is_conflict=True)
         if why := _why_refused(Attempt.objects.select_related("run").get(run=run, number=attempt)):
             raise ChangeRefused("run", why)
         made = Artifact.objects.filter(type=TYPE, is_ready=True, **of_step).first()
@@ -96,6 +100,12 @@ def cancel_merge(*, merge: Merge, user: AbstractBaseUser | None, now: datetime) 
         return
 
 
+def call_off_merges(*, run_id: str, now: datetime) -> None:
+    """End the making of models of a run that goes to the trash; the reconciler ends their jobs. In a transaction."""
+    for pk in Merge.objects.filter(run_id=run_id, state__in=UNDER_WAY).values_list("pk", flat=True):
+        MERGES.settle(pk, state="canceled", now=now)
+
+
 def merge_key(merge: Merge) -> str:
     """Return the key of a merge, which its job alone is told: the name of the job is drawn anew for each."""
     return salted_hmac("pitwall.merge", f"{merge.pk}/{merge.submission_id}", algorithm="sha256").hexdigest()
@@ -116,6 +126,8 @@ def receive_model(merge: Merge, piece: files.FilePiece) -> files.FileProgress:
     Raises: MergeOver if it was canceled meanwhile; what jobs.captures.artifacts raises.
     """
     piece = replace(piece, type=TYPE, step=merge.step, meta={})
+    if not Merge.objects.filter(pk=merge.pk, state__in=UNDER_WAY).exists():
+        raise MergeOver
     try:
         return files.receive(run_id=merge.run_id, attempt=merge.attempt, name=merge.file_name, piece=piece)
     except files.FileGone as error:
@@ -188,19 +200,22 @@ class _Merges(JobKind[Merge]):
 
     def why_late(self, job: Merge) -> str:
         if job.state == "queued":
-            return _("No CPU became free on the cluster within a day. Try again when fewer runs are live.")
+            return _("For a day the cluster was not reachable or had no CPU free. Try again when fewer runs are live.")
         return _("The model was not here within a day. Look at Ray's job log.")
 
     def why_dead(self, why: str) -> str:
         return _("The job that makes the model ended: %(why)s") % {"why": why}
 
-    def bury(self, job: Merge, why: str, now: datetime) -> None:
+    def bury(self, job: Merge, problem: str, now: datetime) -> None:
         if _file_of(job) is not None:
             settle_merge(job, problem="", now=now)  # it was handed over, and its own report lost
         else:
-            super().bury(job, why, now)
+            super().bury(job, problem, now)
 
     def clear(self, job: Merge) -> None:
+        of_step = Merge.objects.filter(run_id=job.run_id, attempt=job.attempt, step=job.step).exclude(pk=job.pk)
+        if of_step.filter(Q(state__in=UNDER_WAY) | ~Q(artifact=None)).exists():
+            return  # the file of that name is another's
         rows = Artifact.objects.filter(run_id=job.run_id, attempt=job.attempt, name=job.file_name, type=TYPE)
         for row in rows:
             transaction.on_commit(row.delete_bytes)

@@ -69,9 +69,9 @@ class JobKind(ABC, Generic[Job]):
     def tell(self, job: Job) -> None:
         """Tell the run's history what became of a job; inside the transaction that ends it."""
 
-    def bury(self, job: Job, why: str, now: datetime) -> None:
-        """Settle a job that ended without a word of its own."""
-        self.settle(job.pk, state="failed", problem=self.why_dead(why), now=now)
+    def bury(self, job: Job, problem: str, now: datetime) -> None:
+        """Settle a job that ended, or is given up, without a word of its own."""
+        self.settle(job.pk, state="failed", problem=problem, now=now)
 
     def submit(self, job_id: int, *, now: datetime) -> None:
         """Start the job if there is room now; else it stays queued and the reconciler tries again."""
@@ -112,7 +112,7 @@ class JobKind(ABC, Generic[Job]):
             elif info.status in JOB_ENDED:
                 # Its own word is posted before it exits; without one here it will not come.
                 cause = exit_cause_of(info)
-                self.bury(job, f"{cause['text']}. {cause['log_line']}".strip(), now)
+                self.bury(job, self.why_dead(f"{cause['text']}. {cause['log_line']}".strip()), now)
         for job in self._rows("queued"):
             self._start(job, state, now)
         for job in self._unwanted(now):
@@ -123,7 +123,7 @@ class JobKind(ABC, Generic[Job]):
     def give_up_late(self, *, now: datetime) -> None:
         """Settle what has taken too long, with a sentence that says for what."""
         for job in self.model._default_manager.filter(state__in=UNDER_WAY, created_at__lt=now - self.patience):
-            self.settle(job.pk, state="failed", problem=self.why_late(job), now=now)
+            self.bury(job, self.why_late(job), now)
 
     def end_job(self, job: Job) -> None:
         """Have Ray end the job, if it has it. Raises: ClusterUnreachable."""

@@ -135,7 +135,7 @@ def test_a_merge_that_finds_no_room_for_a_day_is_given_up(settings: Any, clock: 
     clock.step(86_401)
 
     assert state_of(merge) == "failed"
-    assert "No CPU became free" in merge.problem
+    assert "had no CPU free" in merge.problem
 
 
 def test_a_submitted_merge_is_not_started_twice(ray: FakeRay, clock: Clock) -> None:

@@ -22,7 +22,7 @@ from tests.attempts import end, train
 from tests.batches import delivery
 from tests.jobs.clock import Clock
 from tests.jobs.fake_ray import FakeRay
-from tests.rows import NOW, make_artifact, make_project, make_run, make_user
+from tests.rows import NOW, make_artifact, make_merge, make_project, make_run, make_user
 from tests.trace_rows import make_trace
 
 pytestmark = pytest.mark.django_db
@@ -88,6 +88,43 @@ def test_a_deleted_run_is_out_of_sight_and_comes_back_whole(project: Project, ad
     assert not TrashItem.objects.exists()
     verbs = list(AuditEvent.objects.order_by("pk").values_list("verb", flat=True))
     assert verbs[-2:] == ["run.delete", "trash.restore"]
+
+
+def test_a_deleted_run_takes_its_merges_along(
+    project: Project, admin: AbstractUser, ray: FakeRay, clock: Clock
+) -> None:
+    run = make_run(project, state="finished")
+    under_way, over = make_merge(run), make_merge(run, step=4, state="failed")
+    clock.step()
+
+    delete(run, admin)
+    clock.step(11)
+
+    under_way.refresh_from_db()
+    over.refresh_from_db()
+    assert (under_way.state, over.state) == ("canceled", "failed")
+    assert ray.stopped == [under_way.submission_id]
+
+
+def test_a_piece_that_arrives_while_the_row_is_still_there_is_deleted_as_well(
+    project: Project, admin: AbstractUser, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = whole_run(project)
+    delete(run, admin)
+    unlink, folder = purge._unlink_some, folder_of(run, settings)
+
+    def and_one_more(path: Path) -> bool:
+        there = unlink(path)
+        if not there and Run.objects.filter(pk=run.pk).exists():
+            (folder / "a1").mkdir(parents=True)
+            (folder / "a1" / "9.part").touch()
+        return there
+
+    monkeypatch.setattr(purge, "_unlink_some", and_one_more)
+    purge.purge_step(now=NOW + DAYS, seconds=60)
+
+    assert TrashItem.objects.get().is_gone_here
+    assert not folder.exists()
 
 
 def test_who_may_delete(project: Project, admin: AbstractUser) -> None:

@@ -182,6 +182,60 @@ def test_a_model_that_is_found_whole_before_its_last_request_is_over_stays(monke
     assert merge.artifact.stored_path.read_bytes() == DATA
 
 
+def test_a_merge_that_is_over_takes_no_piece(files_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = make_merge(make_run(state="finished"), state="starting")
+    MERGES.settle(merge.pk, state="canceled", now=NOW)
+    monkeypatch.setattr(files, "receive", None)
+
+    with pytest.raises(MergeOver):
+        merges.receive_model(merge, piece())
+
+    assert not bytes_on_disk(files_dir)
+
+
+def test_what_was_handed_over_before_its_time_was_up_is_kept() -> None:
+    merge = make_merge(make_run(state="finished"), state="starting")
+    merges.receive_model(merge, piece())
+
+    MERGES.give_up_late(now=NOW + MERGES.patience * 2)
+
+    merge.refresh_from_db()
+    assert merge.state == "finished"
+
+
+@pytest.mark.parametrize("state", ["starting", "finished"])
+def test_a_late_request_of_a_canceled_merge_leaves_the_model_of_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    merge = make_merge(make_run(state="finished"), state="starting")
+    receive = files.receive
+
+    def asked_for_again(**named: Any) -> Any:
+        monkeypatch.setattr(files, "receive", receive)
+        MERGES.settle(merge.pk, state="canceled", now=NOW)
+        newer = make_merge(merge.run, state="starting")
+        done = merges.receive_model(newer, piece())
+        if state == "finished":
+            settle_merge(newer, problem="", now=NOW)
+        return done
+
+    monkeypatch.setattr(files, "receive", asked_for_again)
+    with pytest.raises(MergeOver):
+        merges.receive_model(merge, piece())
+
+    file = Artifact.objects.get(name=merge.file_name)
+    assert file.is_ready
+    assert file.stored_path.read_bytes() == DATA
+
+
+def test_a_run_in_the_trash_makes_no_model() -> None:
+    run = make_run(state="finished")
+    Run.objects.filter(pk=run.pk).update(trashed_at=NOW)
+
+    with pytest.raises(ChangeRefused, match="is in the trash"):
+        make_merge(run)
+
+
 def test_a_project_without_room_takes_no_model() -> None:
     merge = make_merge(make_run(state="finished"), state="starting")
     set_quota(merge.run.project, values={"storage_bytes": 100}, actor=None)
