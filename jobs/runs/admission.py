@@ -158,11 +158,16 @@ def holders(*, device: str, now: datetime | None = None) -> list[ResourceHolder]
     return running + short_jobs
 
 
-def why_job_waits(state: ClusterState, *, gpus: float, now: datetime) -> str:
-    """Return why a short job cannot start right now; "" if it can."""
+def why_job_waits(state: ClusterState, *, gpus: float, now: datetime, is_after_runs: bool = False) -> str:
+    """Return why a short job cannot start right now; "" if it can.
+
+    With `is_after_runs` it takes no CPU that a waiting run would take, if not for GPUs that are not free.
+    """
     held = holders(device=state.device, now=now)
+    free_gpus = state.gpus_total - sum(h.gpus for h in held)
+    runs = waiting(device=state.device, now=now) if is_after_runs else []
     ask = Ask(run_id="", attempt=0, cpus=SHORT_JOB_CPUS, gpus=gpus)
-    verdict = decide([ask], held, state)[0]
+    verdict = decide([*(run for run in runs if run.gpus <= free_gpus), ask], held, state)[-1]
     return "" if verdict.is_admitted else verdict.reason
 
 

@@ -172,6 +172,8 @@ class _Merges(JobKind[Merge]):
     model = Merge
     module = "jobs.runner.merge_checkpoint"
     patience = timedelta(days=1)
+    most_at_once = 2
+    is_after_runs = True
 
     def place(self, job: Merge, state: ClusterState) -> JobPlace:
         attempt = self._attempt(job)

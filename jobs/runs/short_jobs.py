@@ -42,6 +42,10 @@ class JobKind(ABC, Generic[Job]):
     """What Ray runs."""
     patience: ClassVar[timedelta]
     """From asking to the end, waiting for room included."""
+    most_at_once: ClassVar[int | None] = None
+    """How many are under way on the cluster at a time; None for as many as there is room for."""
+    is_after_runs: ClassVar[bool] = False
+    """Whether runs that wait for CPUs come first."""
 
     @abstractmethod
     def place(self, job: Job, state: ClusterState) -> JobPlace:
@@ -114,7 +118,8 @@ class JobKind(ABC, Generic[Job]):
                 cause = exit_cause_of(info)
                 self.bury(job, self.why_dead(f"{cause['text']}. {cause['log_line']}".strip()), now)
         for job in self._rows("queued"):
-            self._start(job, state, now)
+            if not self._start(job, state, now):
+                break  # all of a kind ask for the same
         for job in self._unwanted(now):
             info = jobs.get(job.submission_id)
             if info is not None and info.status not in JOB_ENDED:
@@ -137,12 +142,17 @@ class JobKind(ABC, Generic[Job]):
         lately = {"ended_at__gt": now - END_WINDOW, "ended_at__lte": now - LEAVE_TIME}
         return self.model._default_manager.filter(state__in=("failed", "canceled"), **lately)
 
-    def _start(self, job: Job, state: ClusterState, now: datetime) -> None:
-        if admission.why_job_waits(state, gpus=self.place(job, state).gpus, now=now):
-            return
+    def _start(self, job: Job, state: ClusterState, now: datetime) -> bool:
+        """Start a job, unless somebody else has by now; return False if there is no room."""
+        most, gpus = self.most_at_once, self.place(job, state).gpus
+        if most is not None and self.model._default_manager.filter(state="starting").count() >= most:
+            return False
+        if admission.why_job_waits(state, gpus=gpus, now=now, is_after_runs=self.is_after_runs):
+            return False
         if self.model._default_manager.filter(pk=job.pk, state="queued").update(state="starting"):
             transaction.on_commit(partial(run_changed, job.run_id))
             self._hand_over(job, state, now)
+        return True
 
     def _hand_over(self, job: Job, state: ClusterState, now: datetime) -> None:
         place = self.place(job, state)

@@ -55,12 +55,36 @@ def test_a_node_that_is_not_there_under_this_id_is_not_asked_for(ray: FakeRay, c
     assert "entrypoint_resources" not in ray.submitted[0]
 
 
-def test_a_merge_holds_a_cpu_while_it_runs(settings: Any, ray: FakeRay, clock: Clock) -> None:
-    merges = [make_merge(make_run(state="finished")) for _ in range(9)]
+def test_two_merges_are_under_way_at_a_time_and_hold_a_cpu_each(ray: FakeRay, clock: Clock) -> None:
+    merges = [make_merge(make_run(state="finished")) for _ in range(3)]
+    busy = make_run(state="running")
+    Attempt.objects.filter(run=busy).update(num_cpus=7)
 
     clock.step()
+    assert list(map(state_of, merges)) == ["starting", "queued", "queued"]
+    Attempt.objects.filter(run=busy).update(num_cpus=0)
+    clock.step(1)
+    assert list(map(state_of, merges)) == ["starting", "starting", "queued"]
+    ray.end(merges[0].submission_id, "FAILED")
+    clock.step(1)
+    assert list(map(state_of, merges)) == ["failed", "starting", "starting"]
 
-    assert sorted(map(state_of, merges)) == ["queued"] + ["starting"] * 8
+
+def test_a_run_that_waits_for_cpus_comes_before_a_merge(ray: FakeRay, clock: Clock) -> None:
+    busy = make_run(state="running")
+    Attempt.objects.filter(run=busy).update(num_cpus=7)
+    waits = make_run(state="queued", spec={"hardware": {"policy_ranks": 2, "rollout_engines": 1}})
+    merge = make_merge(make_run(state="finished"))
+
+    clock.step()
+    waits.refresh_from_db()
+    assert "CPUs" in waits.wait_reason
+    assert state_of(merge) == "queued"
+
+    Attempt.objects.filter(run=waits).update(state="stopped")
+    Run.objects.filter(pk=waits.pk).update(state="stopped")
+    clock.step(1)
+    assert state_of(merge) == "starting"
 
 
 def test_a_job_that_was_killed_is_told_of_and_may_be_asked_for_again(ray: FakeRay, clock: Clock) -> None:

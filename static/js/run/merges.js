@@ -34,7 +34,7 @@ export class Merges {
     const merge = this.of(checkpoint);
     if (!merge || merge.state === "finished") return null;
     const [state, name, text] = {
-      queued: ["queued", "clock", gettext("model: waiting for 1 free CPU")],
+      queued: ["queued", "clock", gettext("model: waiting for its turn")],
       starting: ["importing", "circle-half-2", gettext("model: is being made")],
       canceled: ["stopped", "square", gettext("model: canceled")],
       failed: ["failed", "x", gettext("model: not made")],

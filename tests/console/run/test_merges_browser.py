@@ -47,11 +47,11 @@ def test_a_model_is_asked_for_called_off_made_and_tried(page: Page, live_console
     make = row_of(page, 2).get_by_role("button", name="Make a model of checkpoint 2")
 
     make.click()
-    expect(row_of(page, 2)).to_contain_text("model: waiting for 1 free CPU")
+    expect(row_of(page, 2)).to_contain_text("model: waiting for its turn")
     row_of(page, 2).get_by_role("button", name="Cancel the model of checkpoint 2").click()
     expect(row_of(page, 2)).to_contain_text("model: canceled")
     make.click()
-    expect(row_of(page, 2)).to_contain_text("model: waiting for 1 free CPU")
+    expect(row_of(page, 2)).to_contain_text("model: waiting for its turn")
     Merge.objects.filter(run=run, state="queued").update(state="starting")
     expect(row_of(page, 2)).to_contain_text("model: is being made")
     merge = Merge.objects.get(run=run, state="starting")
