@@ -418,7 +418,10 @@ class ApiClient:
             return {"canceled": "stopped"}.get(merge["state"], merge["state"])
 
         def read() -> MergeJson:
-            return next(merge for merge in self.merges(run_id) if merge["id"] == merge_id)
+            merge = next((merge for merge in self.merges(run_id) if merge["id"] == merge_id), None)
+            if merge is None:
+                raise RequestRefused(404, [("", f"{run_id} has no merge {merge_id} any more.")])
+            return merge
 
         return _follow(read, state, lambda _: None, poll_seconds)
 

@@ -7,6 +7,7 @@ import { toast } from "../toast.js";
 import { Merges } from "./merges.js";
 
 const QUICK_MS = 2000; // while bytes arrive
+const WAITING_MS = 5000; // while a model waits for its turn
 const SLOW_MS = 15000;
 
 export class FileTab {
@@ -54,9 +55,9 @@ export class FileTab {
       clearTimeout(this.again);
       const open = this.artifacts.filter((one) => !one.is_ready && one.size > 0 && one.type !== "checkpoint"); // those stay on the cluster
       const isCopying = open.some((one) => one.received > 0);
-      const isQuick = isCopying || this.merges.isBusy;
-      if (isQuick || (open.length && !this.isEnded))
-        this.again = setTimeout(() => this.load(), isQuick ? QUICK_MS : SLOW_MS);
+      const isQuick = isCopying || this.merges.isMaking;
+      if (isQuick || this.merges.isWaiting || (open.length && !this.isEnded))
+        this.again = setTimeout(() => this.load(), isQuick ? QUICK_MS : this.merges.isWaiting ? WAITING_MS : SLOW_MS);
     } catch (error) {
       this.#problem(error);
     }

@@ -14,14 +14,22 @@ export class Merges {
     this.list = [];
   }
 
-  /** Read them anew, where there are checkpoints to make models of. */
+  /** Read them anew, where there are checkpoints to make models of; the list of files is there without them, too. */
   async load(artifacts) {
     if (!artifacts.some((one) => one.type === "checkpoint")) return;
-    this.list = (await get(`${this.page.api}/merges`)).merges;
+    try {
+      this.list = (await get(`${this.page.api}/merges`)).merges;
+    } catch {
+      // what was known stays, until the next look
+    }
   }
 
-  get isBusy() {
-    return this.list.some(isUnderWay);
+  get isMaking() {
+    return this.list.some(({ state }) => state === "starting");
+  }
+
+  get isWaiting() {
+    return this.list.some(({ state }) => state === "queued");
   }
 
   /** Return the newest merge of a checkpoint. */

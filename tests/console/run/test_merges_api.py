@@ -89,3 +89,16 @@ def test_a_model_is_asked_for_from_the_command_line(
     assert (code, refused) == (1, 3)
     assert said.splitlines()[-1] == "No room."
     assert "has no checkpoint of step 4" in why
+
+
+@pytest.mark.usefixtures("served_here")
+def test_a_merge_that_is_gone_while_it_is_waited_for_is_a_refusal(
+    project: Project, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=make_user("bob", project=project), name="test")[1])
+    monkeypatch.setattr(api_client.time, "sleep", lambda _: Merge.objects.all().delete())
+
+    code, _, why = run_command("make_model", run.pk, "3", "--wait")
+
+    assert code == 3
+    assert "has no merge" in why
