@@ -56,6 +56,7 @@ DEED_WORDS: dict[str, Promise] = {
     "run.checkpoint": gettext_lazy("Checkpoint asked for"),
     "run.create": gettext_lazy("Run launched"),
     "run.delete": gettext_lazy("Run put into the trash"),
+    "run.delete_model": gettext_lazy("Model of a checkpoint deleted"),
     "run.hand_over": gettext_lazy("Runs handed over"),
     "run.merge": gettext_lazy("Model of a checkpoint asked for"),
     "run.note": gettext_lazy("Note written on a step"),

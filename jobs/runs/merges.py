@@ -23,7 +23,7 @@ from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState, ClusterUnreachable
-from jobs.models import UNDER_WAY, Artifact, Attempt, Merge, Run, RunEvent
+from jobs.models import UNDER_WAY, Answer, Artifact, Attempt, Merge, Run, RunEvent
 from jobs.runs import launch
 from jobs.runs.annotate import ChangeRefused
 from jobs.runs.hub_token import hub_environment
@@ -98,6 +98,26 @@ def cancel_merge(*, merge: Merge, user: AbstractBaseUser | None, now: datetime) 
         MERGES.end_job(merge)
     except ClusterUnreachable:
         return
+
+
+def delete_model(*, merge: Merge, user: AbstractBaseUser | None, now: datetime) -> None:
+    """Delete the model that was made, with what was asked of it; it may be made again.
+
+    Raises: ChangeRefused if it is gone already, or is being asked.
+    """
+    with transaction.atomic():
+        made = Artifact.objects.select_for_update().filter(pk=merge.artifact_id).first()
+        if made is None:
+            raise ChangeRefused("state", _("Its model is deleted already."), is_conflict=True)
+        if Answer.objects.filter(artifact=made, state__in=UNDER_WAY).exists():
+            text = _("%(name)s is being asked a prompt. Wait for its response, then delete it.")
+            raise ChangeRefused("state", text % {"name": made.name}, is_conflict=True)
+        before = {"attempt": merge.attempt, "step": merge.step, "name": made.name, "bytes": made.size}
+        _tell(merge, f"{made.name} deleted", now, user)
+        record(actor=user, verb="run.delete_model", object_type="run", object_id=merge.run_id, before=before)
+        transaction.on_commit(made.delete_bytes)
+        transaction.on_commit(partial(run_changed, merge.run_id))
+        Artifact.objects.filter(pk=made.pk).delete()
 
 
 def call_off_merges(*, run_id: str, now: datetime) -> None:

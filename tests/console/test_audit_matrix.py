@@ -29,6 +29,7 @@ from jobs.models import (
     Capture,
     Identity,
     Layer,
+    Merge,
     Project,
     Run,
     RunEvent,
@@ -40,7 +41,7 @@ from jobs.traces.bookmarks import add_bookmark
 from tests.console.access_rules import API, DEEDS, UNRECORDED, Rule
 from tests.console.test_access_matrix import RULES, Scene, ask, content
 from tests.measured_runs import four_runs
-from tests.rows import NOW, signed_in
+from tests.rows import NOW, make_artifact, signed_in
 
 ADDRESS = "192.0.2.7"
 PASSWORD = "correct horse 1"
@@ -149,6 +150,11 @@ def _constants(scene: Scene) -> None:
     Project.objects.filter(pk=scene.theirs.pk).update(plan_constants={"speed.products": 0.5})
 
 
+def _model_made(scene: Scene) -> None:
+    made = make_artifact(scene.run, "model-step-9.zip", step=9)
+    Merge.objects.filter(pk=scene.values["merge_id"]).update(state="finished", artifact=made)
+
+
 def _as_it_is(_: Scene) -> None:
     pass
 
@@ -207,6 +213,7 @@ MORE: list[tuple[str, dict[str, Any], tuple[str, ...], Callable[[Scene], None]]]
     ("POST /alerts/{alert_id}/mute", {"minutes": "60", "of": "alert"}, ("alert.mute",), _as_it_is),
     ("POST /alerts/{alert_id}/mute", {"minutes": "60", "of": "project"}, ("alert.mute",), _as_it_is),
     ("POST /alerts/{alert_id}/mute", {"minutes": "0", "of": "rule"}, ("alert.unmute",), _as_it_is),
+    ("DELETE /api/runs/{run_id}/merges/{merge_id}", {}, ("run.delete_model",), _model_made),
     ("POST /trash/{item_id}", {"verb": "purge"}, ("trash.purge",), _as_it_is),
 ]
 

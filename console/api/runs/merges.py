@@ -12,7 +12,7 @@ from console.api.visible import caller, run_for
 from jobs.models import Merge
 from jobs.processes import tasks
 from jobs.runs.annotate import ChangeRefused
-from jobs.runs.merges import cancel_merge, request_merge
+from jobs.runs.merges import cancel_merge, delete_model, request_merge
 
 router = Router(tags=["runs"])
 
@@ -23,7 +23,7 @@ class MergeOut(Schema):
     """A model that is made of a checkpoint.
 
     `state` is queued, starting (it is being made), finished, failed with the reason `problem`, or canceled;
-    `artifact_id` is the model's file once it is here.
+    `artifact_id` is the model's file once it is here, null again after that was deleted.
     """
 
     id: int
@@ -72,15 +72,23 @@ def list_merges(request: HttpRequest, run_id: str) -> MergesOut:
     return MergesOut(merges=[_merge(row) for row in rows])
 
 
-@router.delete("/{run_id}/merges/{int:merge_id}", response={200: MergeOut, **REFUSALS}, summary="Cancel a merge")
+@router.delete(
+    "/{run_id}/merges/{int:merge_id}",
+    response={200: MergeOut, **REFUSALS},
+    summary="Cancel a merge, or delete its model",
+)
 def delete_merge(request: HttpRequest, run_id: str, merge_id: int) -> MergeOut:
-    """End the making of a model, and keep nothing of it; 409 if it is over already."""
+    """End the making of a model, and keep nothing of it; of a finished one, delete the model.
+
+    409 if it failed or was canceled, or its model is gone already or being asked a prompt.
+    """
     run = run_for(request, run_id, "editor")
     merge = Merge.objects.filter(run=run, pk=merge_id).first() if merge_id < 2**62 else None
     if merge is None:
         raise Http404
+    end = delete_model if merge.state == "finished" else cancel_merge
     try:
-        cancel_merge(merge=merge, user=caller(request), now=timezone.now())
+        end(merge=merge, user=caller(request), now=timezone.now())
     except ChangeRefused as error:
         raise RequestProblem(409, str(error), field=error.field) from error
     merge.refresh_from_db()

@@ -159,6 +159,7 @@ export class FileTab {
             )
           : this.#pin(one),
         isCheckpoint ? this.merges.action(one, model, model ? fileUrl(this.page, model) : "") : null,
+        model ? this.merges.removal(model) : null,
       ),
     );
   }

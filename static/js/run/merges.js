@@ -1,9 +1,11 @@
 /** Models that are made of checkpoints on request: what became of each, and the buttons beside its checkpoint. */
 
 import { get, send } from "../api.js";
-import { el, fill, gettext, icon, messageOf } from "../format.js";
+import { field, find } from "../dom.js";
+import { bytes, el, fill, gettext, icon, messageOf, write } from "../format.js";
 import { toast } from "../toast.js";
 
+const DIALOG = 'dialog[data-dialog="model-delete"]';
 const UNDER_WAY = ["queued", "starting"];
 
 export class Merges {
@@ -95,6 +97,53 @@ export class Merges {
       icon("x"),
       gettext("Cancel"),
     );
+  }
+
+  /** Offer to delete a model, if it was made on request: what a run leaves at its end stays with the run. */
+  removal(model) {
+    const merge = this.list.find((one) => one.artifact_id === model.id);
+    if (!merge || !this.page.canEdit) return null;
+    return el(
+      "button",
+      {
+        class: "btn btn-sm",
+        type: "button",
+        "data-merge": String(merge.id),
+        "aria-label": fill(gettext("Delete the model of checkpoint %(step)s"), merge),
+        onclick: () => this.#openDelete(merge, model),
+      },
+      icon("trash"),
+      gettext("Delete model"),
+    );
+  }
+
+  #openDelete(merge, model) {
+    const dialog = find(DIALOG);
+    write(field("model-delete-title"), fill(gettext("Delete %(name)s?"), model));
+    write(
+      field("model-delete-text"),
+      fill(
+        gettext("It (%(size)s) is deleted permanently, with the prompts that were tried on it. It can be made again."),
+        { size: bytes(model.size) },
+      ),
+    );
+    write(field("model-delete-problem"), "");
+    find('[data-action="model-delete-now"]', dialog).onclick = (event) => this.#delete(event.currentTarget, merge);
+    dialog.showModal();
+  }
+
+  async #delete(button, { id }) {
+    button.disabled = true;
+    try {
+      await send("DELETE", `${this.page.api}/merges/${id}`);
+      find(DIALOG).close();
+      toast(gettext("Model deleted"));
+      this.onChange();
+    } catch (error) {
+      write(field("model-delete-problem"), messageOf(error));
+    } finally {
+      button.disabled = false;
+    }
   }
 
   async #ask(button, method, url) {

@@ -1,5 +1,6 @@
 """Models of checkpoints through the API: asked for, listed, called off."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from django.test import Client
 
 from console.command_line import api_client
 from console.sign_in.api_token import make_token
-from jobs.models import Merge, Project, Run
+from jobs.models import Answer, Artifact, AuditEvent, Merge, Project, Run, RunEvent
 from jobs.runs.merges import settle_merge
 from tests.console.commands import run_command
 from tests.rows import NOW, make_artifact, make_merge, make_project, make_run, make_user
@@ -33,6 +34,10 @@ def run(project: Project) -> Run:
     return run
 
 
+def token_of(project: Project, *, role: str) -> str:
+    return make_token(user=make_user(project=project, role=role), name="test")[1]
+
+
 def ask(api: Client, run: Run, step: int = 3) -> Any:
     return api.post(f"/api/runs/{run.pk}/checkpoints/1/{step}/merge")
 
@@ -53,6 +58,36 @@ def test_a_model_is_asked_for_followed_and_called_off(api: Client, run: Run) -> 
     canceled = api.delete(f"/api/runs/{run.pk}/merges/{merge['id']}")
     assert canceled.json()["state"] == "canceled"
     assert api.delete(f"/api/runs/{run.pk}/merges/{merge['id']}").status_code == 409
+    assert ask(api, run).status_code == 201
+
+
+def test_a_model_that_was_made_is_deleted_and_may_be_made_again(
+    api: Client, project: Project, run: Run, settings: Any, tmp_path: Path, django_capture_on_commit_callbacks: Any
+) -> None:
+    settings.FILES_DIR = tmp_path
+    merge = Merge.objects.get(pk=ask(api, run).json()["id"])
+    made = make_artifact(run, merge.file_name, step=3)
+    made.stored_path.parent.mkdir(parents=True)
+    made.stored_path.write_bytes(b"bin")
+    settle_merge(merge, problem="", now=NOW)
+    address = f"/api/runs/{run.pk}/merges/{merge.pk}"
+    reader = Client(headers={"Host": "localhost", "Authorization": f"Bearer {token_of(project, role='viewer')}"})
+
+    assert reader.delete(address).status_code == 403
+    answer = Answer.objects.create(run=run, artifact=made, submission_id="x", created_at=NOW)
+    busy = api.delete(address)
+    assert busy.status_code == 409
+    assert "is being asked a prompt" in busy.json()["problems"][0]["message"]
+    Answer.objects.filter(pk=answer.pk).update(state="finished")
+    with django_capture_on_commit_callbacks(execute=True):
+        gone = api.delete(address).json()
+
+    assert (gone["state"], gone["artifact_id"]) == ("finished", None)
+    assert not made.stored_path.exists()
+    assert not Artifact.objects.filter(pk=made.pk).exists()
+    assert RunEvent.objects.filter(run=run, verb="merge").latest("pk").text == "model-step-3.zip deleted"
+    assert AuditEvent.objects.latest("pk").verb == "run.delete_model"
+    assert api.delete(address).status_code == 409
     assert ask(api, run).status_code == 201
 
 

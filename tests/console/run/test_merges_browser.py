@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from jobs.models import Answer, Merge, Run
+from jobs.models import Answer, Artifact, Merge, Run
 from jobs.runs.lifecycle import finish
 from jobs.runs.merges import settle_merge
 from profiling import events
@@ -68,6 +68,14 @@ def test_a_model_is_asked_for_called_off_made_and_tried(page: Page, live_console
     form.get_by_role("textbox").fill("What is 1 plus 1?")
     form.get_by_role("button", name="Ask").click()
     wait_until(lambda: Answer.objects.filter(run=run, artifact=made).exists(), 30)
+    wait_until(lambda: bool(Answer.objects.filter(run=run, artifact=made).update(state="finished")), 30)
+
+    row_of(page, 2).get_by_role("button", name="Delete the model of checkpoint 2").click()
+    dialog = page.get_by_role("dialog", name="Delete model-step-2.zip?")
+    dialog.get_by_role("button", name="Delete model").click()
+    expect(make).to_be_visible()
+    expect(row_of(page, 3).get_by_role("button", name="Delete the model")).to_have_count(0)
+    assert not Artifact.objects.filter(pk=made.pk).exists()
 
 
 def test_why_there_is_no_model_stands_beside_the_checkpoint(page: Page, live_console: LiveConsole) -> None:
