@@ -106,7 +106,7 @@ def delete_model(*, merge: Merge, user: AbstractBaseUser | None, now: datetime) 
     Raises: ChangeRefused if it is gone already, or is being asked.
     """
     with transaction.atomic():
-        made = Artifact.objects.select_for_update().filter(pk=merge.artifact_id).first()
+        made = Artifact.objects.select_for_update().filter(merge=merge.pk).first()
         if made is None:
             raise ChangeRefused("state", _("Its model is deleted already."), is_conflict=True)
         if Answer.objects.filter(artifact=made, state__in=UNDER_WAY).exists():
