@@ -25,6 +25,8 @@ MERGE_SECONDS = 3600.0
 LOOK_SECONDS = 0.2
 WAIT_SECONDS = 3600.0
 """For the program of another merge on this node to end."""
+LAST_WAIT_SECONDS = 120.0
+"""The same at the end of a run, which holds its devices meanwhile."""
 
 LOG = "log/merge-0.stdout"
 WORKPLACE = ".merge-"
@@ -75,8 +77,9 @@ def merge_newest(source: MergeSource, *, say: Callable[[str], None]) -> bool:
     say(f"Merging the shards of checkpoint {step} into a Hugging Face folder.")
     try:
         draft.mkdir(parents=True, exist_ok=True)
-        _run(command, source, folder, log=source.run_dir / LOG)
+        _run(command, source, folder, log=source.run_dir / LOG, wait_seconds=LAST_WAIT_SECONDS)
     except NotMerged as error:
+        shutil.rmtree(draft, ignore_errors=True)
         where = f" The output is in {LOG}." if (source.run_dir / LOG).exists() else ""
         say(f"Checkpoint {step} is not merged. {error}{where}")
         return False
@@ -134,12 +137,12 @@ def _remove_left(folder_of_run: Path) -> None:
 
 
 @contextlib.contextmanager
-def _sole(source: MergeSource) -> Iterator[None]:
+def _sole(source: MergeSource, wait_seconds: float) -> Iterator[None]:
     """Have the node to oneself, as far as other merges go: memory that one found free, another would take as well.
 
     Raises: NotMerged.
     """
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + wait_seconds
     with (source.run_root / f".merge-{os.uname().nodename}.lock").open("a") as file:
         while True:
             try:
@@ -147,9 +150,7 @@ def _sole(source: MergeSource) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise NotMerged(
-                        f"For {WAIT_SECONDS / 60:.0f} minutes other models were made on its node."
-                    ) from None
+                    raise NotMerged(f"For {wait_seconds / 60:.0f} min other models were made on its node.") from None
             except OSError:
                 break  # a file system without locks
             _check_end(source)
@@ -171,12 +172,20 @@ def _check_memory(source: MergeSource, folder: Path) -> None:
         raise NotMerged(f"Its program needs about {about} on {os.uname().nodename}.")
 
 
-def _run(command: tuple[str, ...], source: MergeSource, folder: Path, *, log: Path, parent: int = 0) -> None:
+def _run(
+    command: tuple[str, ...],
+    source: MergeSource,
+    folder: Path,
+    *,
+    log: Path,
+    parent: int = 0,
+    wait_seconds: float = WAIT_SECONDS,
+) -> None:
     """Run the program to its end, once no other one runs. With a `parent`, this process, it dies with it.
 
     Raises: NotMerged.
     """
-    with _sole(source):
+    with _sole(source, wait_seconds):
         _check_memory(source, folder)
         _run_alone(command, source, log=log, parent=parent)
 

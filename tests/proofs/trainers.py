@@ -164,7 +164,7 @@ def main(chosen: Sequence[str]) -> int:
         print(f"{make_environment(trainer)}: {time.monotonic() - begin:.1f} s", flush=True)
     stack = start_stack()
     try:
-        wait_for_line(stack, "Ray is ready", seconds=90)
+        wait_for_line(stack, "Ray is ready", seconds=300)
         token = token_of(stack)
         client = ApiClient(stack.url, token)
         for name in names:
