@@ -5,8 +5,7 @@ import gc
 import os
 import sys
 
-# Of the thousands of modules of a console none is garbage, and looking for some after each 700 objects takes a quarter
-# of its start.
+# Of the thousands of modules of a console none is garbage: looking for some after each 700 objects slows its start.
 GARBAGE_THRESHOLD = (20_000, 20, 50)
 
 
