@@ -145,7 +145,7 @@ def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     for tab in ("verdict", "charts", "table", "config", "timing", "samples"):
         page.goto(f"{address}&tab={tab}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+        until(page, "document.documentElement.scrollWidth <= 390")
         assert page.evaluate(NAMELESS) == [], tab
 
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.live_console import LiveConsole
-from tests.console.window import NAMELESS
+from tests.console.window import NAMELESS, until
 
 pytestmark = pytest.mark.browser
 
@@ -55,7 +55,7 @@ def test_a_question_is_answered_and_a_recipe_is_used(page: Page, live_console: L
 
     expect(page.locator(".guide-verdict")).to_contain_text("Yes: Qwen2.5-7B")
     expect(page).to_have_url(re.compile(r"/guide/devices\?model=7.6&method=grpo-lora&on="))
-    assert page.evaluate("document.documentElement.scrollWidth") == 800
+    until(page, "document.documentElement.scrollWidth === 800")
     page.goto(f"{live_console.url}/guide/recipes?q=demo")
     page.get_by_role("link", name="Use this recipe").click()
     expect(page).to_have_url(re.compile(r"/runs/new\?recipe=native-"))

@@ -154,7 +154,7 @@ def test_in_a_narrow_window_the_plan_is_a_strip_that_opens_and_stays(page: Page,
     expect(strip).to_be_focused()
     for width in (390, 800, 1099):
         page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        until(page, "(width) => document.documentElement.scrollWidth === width", width)
     page.set_viewport_size({"width": 1100, "height": 900})
     expect(strip).to_be_hidden()
     expect(page.locator(".memory-row").first).to_be_visible()

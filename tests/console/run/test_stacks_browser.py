@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from jobs.models import Capture
 from tests.console.live_console import LiveConsole
-from tests.console.window import NAMELESS
+from tests.console.window import NAMELESS, until
 from tests.rows import make_artifact, make_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
@@ -47,4 +47,4 @@ def test_from_the_capture_to_who_stands_where(page: Page, live_console: LiveCons
     )
     expect(page.get_by_role("heading", name="Other threads")).to_be_visible()
     assert page.evaluate(NAMELESS) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    until(page, "document.documentElement.scrollWidth <= innerWidth")

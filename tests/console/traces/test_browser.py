@@ -438,4 +438,4 @@ def test_the_page_never_scrolls_sideways(page: Page, live_console: LiveConsole, 
     trace = make_trace(live_console.project)
     for address in (f"/traces/{trace.pk}", f"/traces/{trace.pk}/files", "/traces/"):
         page.goto(live_console.url + address)
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), address
+        until(page, "document.documentElement.scrollWidth <= window.innerWidth")
