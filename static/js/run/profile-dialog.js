@@ -19,6 +19,7 @@ export class ProfileDialog {
       this.#change();
     });
     captures.addEventListener("change", () => {
+      this.#workerBoxes(); // the dialog may have been opened with what an earlier answer told
       if (!this.isOpen) return;
       this.key = null; // workers may have told what they have
       this.#change();
