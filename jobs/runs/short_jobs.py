@@ -110,9 +110,8 @@ class JobKind(ABC, Generic[Job]):
         for job in self._rows("starting"):
             info = jobs.get(job.submission_id)
             if info is None:
-                self._hand_over(
-                    job, state, now
-                )  # whoever claimed it died before Ray had it; if not, Ray knows its name
+                # Whoever claimed it died before Ray had it; if not, Ray knows its name.
+                self._hand_over(job, state, now)
             elif info.status in JOB_ENDED:
                 # Its own word is posted before it exits; without one here it will not come.
                 cause = exit_cause_of(info)
