@@ -2,7 +2,8 @@
 
 A run that is over is planned on this, whatever the cluster has by then (jobs.planning.run_plan). `Attempt.ran_on` is
 
-    {"nodes": [{"accelerator", "gpus", "cpus", "memory_bytes", "count", "ids"}], "node": Ray's id of its runner's node}
+    {"nodes": [{"accelerator", "gpus", "cpus", "memory_bytes", "count", "ids"}],
+     "node": Ray's id of its runner's node, "address": that node's}
 
 Nodes of one kind are one entry, with the least memory of them; their `ids` are kept where there are several kinds that
 have GPUs. {} stands for an attempt that was not handed over, or that is older than this column.
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from jobs.catalog.trainer import BUILT_IN, trainers
-from jobs.cluster.ray_api import ClusterState, Node
+from jobs.cluster.ray_api import ClusterState, Node, cluster_state
 from jobs.models import Attempt, RunEvent
 
 
@@ -33,11 +34,22 @@ def keep_cluster(attempt: Attempt, state: ClusterState) -> None:
 
 
 def keep_node(attempt: Attempt, node: str) -> None:
-    """Keep on which node the attempt's runner is, once Ray has said so."""
+    """Keep on which node the attempt's runner is, once Ray has said so; asks Ray for that node's address."""
     if not node or not attempt.ran_on or attempt.ran_on.get("node"):
         return
-    attempt.ran_on = {**attempt.ran_on, "node": node}
+    address = next((each.address for each in cluster_state().nodes if each.id == node), "")
+    attempt.ran_on = {**attempt.ran_on, "node": node, "address": address}
     Attempt.objects.filter(pk=attempt.pk).update(ran_on=attempt.ran_on)
+
+
+def runner_node(attempt: Attempt, state: ClusterState) -> Node | None:
+    """Return the node that the attempt's runner was on, as the cluster has it now; None if it is not there.
+
+    A node gets another id when Ray is started again, and keeps its address.
+    """
+    node, address = attempt.ran_on.get("node"), attempt.ran_on.get("address")
+    same = [each for each in state.nodes if each.id == node or (address and each.address == address)]
+    return max(same, key=lambda each: each.id == node, default=None)
 
 
 class NodeKind(TypedDict):

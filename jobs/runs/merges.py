@@ -22,6 +22,7 @@ from jobs.captures import artifacts as files
 from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.cluster.nodes import runner_node
 from jobs.cluster.ray_api import ClusterState, ClusterUnreachable
 from jobs.models import UNDER_WAY, Answer, Artifact, Attempt, Merge, Run, RunEvent
 from jobs.runs import launch
@@ -197,9 +198,8 @@ class _Merges(JobKind[Merge]):
 
     def place(self, job: Merge, state: ClusterState) -> JobPlace:
         attempt = self._attempt(job)
-        node = next((node for node in state.nodes if node.id == attempt.ran_on.get("node")), None)
-        # The one node of a cluster gets another id when Ray is started again; of others the job says that it is not
-        # where the checkpoint is.
+        # Where it is not known the job, on the head's node, says that the checkpoint is not there.
+        node = runner_node(attempt, state)
         return JobPlace(resources={node.resource: _HERE} if node else {}, runtime=launch.runtime_of(attempt))
 
     def environment(self, job: Merge, state: ClusterState) -> Mapping[str, str]:  # noqa: ARG002

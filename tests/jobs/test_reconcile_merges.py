@@ -19,8 +19,8 @@ def state_of(merge: Merge) -> str:
     return merge.state
 
 
-def placed(run: Run, node: str) -> None:
-    Attempt.objects.filter(run=run).update(ran_on={"nodes": [], "node": node})
+def placed(run: Run, node: str, *, address: str = "") -> None:
+    Attempt.objects.filter(run=run).update(ran_on={"nodes": [], "node": node, "address": address})
 
 
 def test_a_merge_waits_for_a_cpu_and_runs_on_the_node_of_its_checkpoint(ray: FakeRay, clock: Clock) -> None:
@@ -53,6 +53,15 @@ def test_a_node_that_is_not_there_under_this_id_is_not_asked_for(ray: FakeRay, c
 
     assert state_of(merge) == "starting"
     assert "entrypoint_resources" not in ray.submitted[0]
+
+
+def test_a_node_that_ray_counts_anew_is_known_by_its_address(ray: FakeRay, clock: Clock) -> None:
+    merge = make_merge(make_run(state="finished"))
+    placed(merge.run, "of-a-head-before", address="127.0.0.1")
+
+    clock.step()
+
+    assert ray.submitted[0]["entrypoint_resources"] == {"node:127.0.0.1": 0.001}
 
 
 def test_two_merges_are_under_way_at_a_time_and_hold_a_cpu_each(ray: FakeRay, clock: Clock) -> None:

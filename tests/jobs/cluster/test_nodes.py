@@ -66,6 +66,7 @@ def test_the_node_of_its_runner_is_kept_when_ray_says_it(ray: FakeRay, clock: Cl
     clock.step()
 
     assert attempt_of(run).ran_on["node"] == "n1"
+    assert attempt_of(run).ran_on["address"] == "127.0.0.1"
     assert attempt_of(run).ran_on["nodes"][0]["accelerator"] == ""
 
 
