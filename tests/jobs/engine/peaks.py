@@ -126,7 +126,9 @@ def _measured(answers: list[CallResult]) -> PeakMeasurement:
     peaks: dict[str, int] = {}
     for answer in answers:
         for span in answer.spans:
-            if span.memory is not None:
+            # What the first step alone holds is not the trainer's: modules that it is the first to import, which Python
+            # compiles where nobody has before.
+            if span.memory is not None and span.step != 1:
                 key = f"{span.phase}/{span.name}" if span.name else span.phase
                 peaks[key] = max(peaks.get(key, 0), span.memory.resident_peak)
     readings = dict(answers[-1].readings)
