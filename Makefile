@@ -14,7 +14,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling bench-web gpu-bench measure proof-learning proof-resume proof-exactness proof-journeys proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-verdict proof-security proof-trainers proof-steps proof-plans proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling bench-web gpu-bench measure proof-learning proof-resume proof-exactness proof-tests proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-verdict proof-security proof-trainers proof-steps proof-plans proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,8 +75,8 @@ proof-resume: install-dev ## checkpoints in every layout and drivers killed at s
 proof-exactness: install-dev ## what ranks, ZeRO stages, layouts and packing may not change of what is learned, into docs/proofs/exactness.md
 	@exec $(BIN)/python -m tests.proofs.exactness $(ONLY)
 
-proof-journeys: install-dev ## the journeys that `make test` leaves out, into docs/proofs/journeys.md (ONLY=nsys)
-	@exec $(BIN)/python -m tests.proofs.journeys $(ONLY)
+proof-tests: install-dev ## the dear tests that `make test` leaves out, into docs/proofs/dear-tests.md (ONLY=nsys)
+	@exec $(BIN)/python -m tests.proofs.dear_tests $(ONLY)
 
 proof-live: install-dev ## the live path under load on SQLite and PostgreSQL, into docs/proofs/live.md
 	@exec $(BIN)/python -m tests.proofs.live

@@ -33,8 +33,8 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 # An example that is slow because the machine does something else has failed nothing.
 # Examples are the same in every run; `pytest --hypothesis-profile=random` looks for new ones.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("tests", derandomize=True, **_PATIENT)
-hypothesis.settings.register_profile("random", **_PATIENT)
+hypothesis.settings.register_profile("tests", derandomize=True, max_examples=40, **_PATIENT)
+hypothesis.settings.register_profile("random", max_examples=200, **_PATIENT)
 hypothesis.settings.load_profile("tests")
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")

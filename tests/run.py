@@ -49,11 +49,11 @@ IS_BUSY = f"({' or '.join(BUSY)})"
 BY_FILE = ["-n", "2", "--dist", "loadfile"]
 IN_ORDER = "--no-loadscope-reorder"  # of files; else those with the most tests come first
 PARTS = {
-    **{half: ["-m", f"not journey and not browser and not {IS_BUSY}"] for half in HALVES},
-    "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
-    "pages": ["-m", "not journey and browser and not proof", "-n", "3", "--dist", "loadfile"],
-    "consoles": ["-m", "journey and not browser and not proof"],
-    "journeys": ["-m", "journey and browser and not proof"],
+    **{half: ["-m", f"not proof and not journey and not browser and not {IS_BUSY}"] for half in HALVES},
+    "engine": ["-m", f"not proof and not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
+    "pages": ["-m", "not proof and not journey and browser", "-n", "3", "--dist", "loadfile"],
+    "consoles": ["-m", "not proof and journey and not browser"],
+    "journeys": ["-m", "not proof and journey and browser"],
 }
 Lane = Sequence[str]  # parts that run one after the other
 Group = Sequence[Lane]  # side by side, in lanes that take about as long as each other

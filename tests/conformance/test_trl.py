@@ -25,6 +25,7 @@ def parsers(request: pytest.FixtureRequest) -> Iterator[TrlParsers]:
     running.close()
 
 
+@pytest.mark.proof
 def test_the_known_options_are_those_of_the_wheel(parsers: TrlParsers) -> None:
     tables = {script: defaults_of(algorithm, parsers.version) for algorithm, script in SCRIPTS.items()}
 

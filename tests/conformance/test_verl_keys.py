@@ -63,6 +63,7 @@ def as_theirs(knob: Knob, flag: Flag) -> Any:
     return default
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_written_keys_are_those_of_the_wheel(version: str) -> None:
     path = write_verl_keys.FOLDER / f"verl-{version}.json"

@@ -58,6 +58,7 @@ def _tasks_go_to_workers() -> Iterator[None]:
     conf.task_always_eager = True
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("_tasks_go_to_workers")
 @pytest.mark.processes
 @pytest.mark.django_db(transaction=True)

@@ -112,6 +112,7 @@ def listens(process: subprocess.Popen[bytes]) -> bool:
     return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
+@pytest.mark.proof
 def test_the_reconciler_starts_what_no_worker_took_and_is_alone(house: House, ray: FakeRay) -> None:
     run_id = house.shell(QUEUE + "print(run.pk)")
 

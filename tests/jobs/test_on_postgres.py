@@ -19,7 +19,6 @@ SAME = (
     "jobs/telemetry/test_lock",
     "jobs/test_at_once",
     "jobs/test_reconcile_answers",
-    "jobs/test_reconcile_merges",
     "jobs/runs/test_merges",
     "jobs/runs/test_lifecycle::test_a_change_between_reading_and_writing_is_seen_and_judged_again",
     "jobs/runs/test_lifecycle::test_a_stop_that_loses_a_race_to_the_start_still_stops_the_run",
@@ -35,7 +34,6 @@ SAME = (
     # Constraints, and rows that are written many at a time, or put in place of others.
     "jobs/ingest/test_process",
     "jobs/test_ingest_process::test_killed_in_the_middle_it_stores_every_batch_once",
-    "jobs/ingest/test_compaction::TestAnyOrder",
     "jobs/ingest/test_compaction::test_every_10000_points_are_rolled_up_and_every_million_again",
     "jobs/ingest/test_compaction::test_dying_while_compaction_leaves_everything_as_it_was",
     "jobs/ingest/test_compaction::test_frames_that_are_not_compacted_are_never_forgotten",

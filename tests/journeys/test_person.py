@@ -226,6 +226,7 @@ def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:
     return str(text).strip()
 
 
+@pytest.mark.proof
 @pytest.mark.slow("two runs of a sweep in a browser")
 def test_a_running_run_of_a_sweep_is_recorded_and_stops_with_a_checkpoint_and_leaves_nothing(
     page: Page, stack: Stack, tmp_path: Path

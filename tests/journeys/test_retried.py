@@ -85,6 +85,7 @@ def http(stack: Stack) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a run of three attempts")
 def test_a_run_that_loses_its_runner_and_a_checkpoint_starts_again_by_itself(http: httpx.Client, stack: Stack) -> None:
     run = RetriedRun(http, stack.data_dir / "runs")

@@ -137,7 +137,7 @@ def test_a_detail_has_the_step_of_its_phase() -> None:
 TREES = st.recursive(st.just(()), lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     tree=TREES, fail_at=st.integers(0, 12), names=st.lists(st.sampled_from(["timers", "nvtx", "torch"]), unique=True)
 )

@@ -78,6 +78,7 @@ def test_a_config_that_is_too_long_for_an_address_is_kept_and_goes_on(page: Page
     expect(page.locator('[name="plan.config"]')).to_have_value(re.compile("layers.0.mlp"))
 
 
+@pytest.mark.proof
 def test_it_holds_in_windows_of_any_width(page: Page, live_console: LiveConsole) -> None:
     def holds(what: str) -> None:
         for width in (390, 800, 1280):

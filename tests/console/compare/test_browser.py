@@ -175,6 +175,7 @@ def test_runs_are_chosen_on_the_list_or_found_by_name(page: Page, live_console: 
         expect(page).to_have_url(re.compile(run.pk))
 
 
+@pytest.mark.proof
 def test_captures_are_followed_side_by_side(page: Page, live_console: LiveConsole) -> None:
     first = start(live_console, "trace-a", steps=3, color=0)
     second = start(live_console, "trace-b", steps=3, color=1)

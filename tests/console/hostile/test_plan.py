@@ -129,7 +129,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=st.sampled_from(["qwen3-8b", "deepseek-v3", "gpt-oss-20b", "gemma-3-4b"]), data=st.data())
 def test_no_value_of_any_key_of_a_config_is_a_fault(attacker: Attacker, model: str, data: st.DataObject) -> None:
     config = dict(models()[model].config)

@@ -167,6 +167,7 @@ def test_a_reload_loses_nothing(form: Page) -> None:
     expect(form.locator('[name="knobs.train.seed"]')).to_have_value("0")
 
 
+@pytest.mark.proof
 def test_a_custom_reward_is_tried_and_its_fault_is_named(form: Page) -> None:
     form.select_option('[name="reward.kind"]', "custom")
     form.locator("[data-reward-template]").click()
@@ -212,6 +213,7 @@ def test_a_spec_goes_out_as_json_and_comes_back(form: Page, tmp_path: Path) -> N
     expect(form.locator('[name="knobs.train.num_steps"]')).to_have_value("33")
 
 
+@pytest.mark.proof
 def test_a_file_is_uploaded_and_previewed(form: Page, live_console: LiveConsole, tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text('{"question": "1 + 1?", "solution": "2"}\n' * 10)
@@ -331,6 +333,7 @@ def test_a_finding_is_mended_by_its_button_and_an_error_can_be_put_aside(page: P
     expect(page.locator("[data-command-text]")).to_contain_text('"overridden": ["batch.updates_do_not_divide_prompts"')
 
 
+@pytest.mark.proof
 def test_samples_too_long_for_the_bundled_model_are_cut_to_its_context_by_one_click(
     page: Page, live_console: LiveConsole
 ) -> None:

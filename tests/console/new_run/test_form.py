@@ -115,7 +115,7 @@ def specs(draw: st.DrawFn) -> RunSpec:
     return RunSpec(name=draw(NAME), algorithm=algorithm, knobs=chosen, overridden=overridden, **sections)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(spec=specs())
 def test_a_spec_survives_the_form_with_every_field_and_origin(spec: RunSpec) -> None:
     raw = form_to_raw(spec_to_form(spec), base=spec)
@@ -123,7 +123,7 @@ def test_a_spec_survives_the_form_with_every_field_and_origin(spec: RunSpec) -> 
     assert raw == to_json(spec)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(spec=specs())
 def test_a_form_read_against_the_defaults_has_the_same_values(spec: RunSpec) -> None:
     raw = form_to_raw(spec_to_form(spec), base=default_spec(spec.algorithm, spec.trainer.name, spec.trainer.version))

@@ -52,6 +52,7 @@ def label(page: Page) -> Locator:
     return launch_button(page).locator("[data-launch-label]")
 
 
+@pytest.mark.proof
 def test_it_is_launched_by_a_second_word_and_not_by_the_first(too_large: Page, live_console: LiveConsole) -> None:
     page = too_large
     expect(refusal(page)).to_contain_text("The plan says that it does not fit here.")

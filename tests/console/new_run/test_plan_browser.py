@@ -56,6 +56,7 @@ def test_the_verdict_names_what_binds_and_follows_a_knob(page: Page, live_consol
     assert page.evaluate(NAMELESS) == []
 
 
+@pytest.mark.proof
 def test_bars_add_up_share_one_scale_and_open_by_role(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console)
     rows = page.locator(".memory-row")
@@ -111,6 +112,7 @@ def test_advice_is_applied_by_one_click_and_undone(page: Page, live_console: Liv
     expect(page.locator("[data-num-changes]")).to_have_text("0 changes")
 
 
+@pytest.mark.proof
 def test_what_moves_the_plan_most_is_tried_by_one_click(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console)
     largest_terms = page.locator("[data-advice-place]:not(.is-stale) .plan-terms")
@@ -135,6 +137,7 @@ def test_what_moves_the_plan_most_is_tried_by_one_click(page: Page, live_console
     expect(page.locator(f'[id="constant-{name}"]')).to_be_in_viewport()
 
 
+@pytest.mark.proof
 def test_in_a_narrow_window_the_plan_is_a_strip_that_opens_and_stays(page: Page, live_console: LiveConsole) -> None:
     page.set_viewport_size({"width": 800, "height": 900})
     opened(page, live_console, "a100-40-sxm")
@@ -185,6 +188,7 @@ def test_a_layout_is_found_and_taken_into_the_form(page: Page, live_console: Liv
     expect(page.locator("[data-num-changes]")).not_to_have_text("0 changes")
 
 
+@pytest.mark.proof
 def test_other_hardware_is_planned_for_and_kept_in_the_address(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console, "")
     expect(page.locator("body")).to_contain_text("the recipe's hardware: the cluster has none to plan for")
@@ -209,6 +213,7 @@ def test_other_hardware_is_planned_for_and_kept_in_the_address(page: Page, live_
     expect(page.locator("#plan-title")).to_contain_text("The run asks for 8 devices; there are 2 ×")
 
 
+@pytest.mark.proof
 def test_an_unknown_model_is_planned_by_its_pasted_config(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console)
     page.fill('[name="model.id.hub"]', "nobody/has-this-model")
@@ -243,6 +248,7 @@ def test_sizes_that_do_not_divide_are_told_beside_their_knob(page: Page, live_co
     expect(verdict(page)).to_have_text("Unknown")
 
 
+@pytest.mark.proof
 def test_a_probe_is_launched_and_marked(page: Page, live_console: LiveConsole) -> None:
     page.goto(f"{live_console.url}/runs/new")
     page.fill("[name=name]", "mine")

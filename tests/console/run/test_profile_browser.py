@@ -260,6 +260,7 @@ def test_the_dialog_asks_what_and_says_which_tool_it_takes(page: Page, live_cons
     assert (asked.what, asked.tool) == ("timing", "nsys")
 
 
+@pytest.mark.proof
 def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     page: Page, live_console: LiveConsole
 ) -> None:
@@ -312,6 +313,7 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     assert (asked.tool, asked.first_step, asked.num_steps, asked.roles, asked.ranks) == ("nsys", 7, 2, ["vllm"], [])
 
 
+@pytest.mark.proof
 def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
     page: Page, live_console: LiveConsole
 ) -> None:
@@ -345,6 +347,7 @@ def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
     expect(dialog.get_by_role("button", name="Profile next 39 steps")).to_be_enabled()
 
 
+@pytest.mark.proof
 def test_perfetto_shows_a_real_trace_and_asks_nobody_else(
     page: Page, live_console: LiveConsole, trace: bytes, tmp_path: Path
 ) -> None:
@@ -381,6 +384,7 @@ def test_perfetto_shows_a_real_trace_and_asks_nobody_else(
     assert page.evaluate("window.violations") == []
 
 
+@pytest.mark.proof
 def test_a_file_with_nothing_in_it_is_told_on_the_open_page(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=3)
     open_profile(page, reporter)

@@ -187,6 +187,7 @@ def test_a_retry_to_come_is_said_and_can_be_called_off(page: Page, live_console:
     assert Run.objects.get(pk=run.pk).is_stop_requested
 
 
+@pytest.mark.proof
 def test_home_leads_to_the_dialog_and_what_is_lost_is_not_proposed(page: Page, live_console: LiveConsole) -> None:
     run = died(live_console)
     resume_run(run_id=run.pk, step=4, hardware={}, user=live_console.user, now=NOW)

@@ -11,6 +11,7 @@ from tests.measured_runs import four_runs
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
 
+@pytest.mark.proof
 def test_what_runs_measured_is_taken_over_and_undone(page: Page, live_console: LiveConsole) -> None:
     Membership.objects.filter(user=live_console.user).update(role="admin")
     four_runs(live_console.project, live_console.user, rollout=1.6, update=0.7)

@@ -162,6 +162,7 @@ def test_a_trace_of_torch_is_uploaded_appears_and_is_looked_around_in(
     assert trace.layers.get().kind == "torch"
 
 
+@pytest.mark.proof
 def test_a_tile_that_did_not_come_is_asked_for_again_by_itself(
     page: Page, live_console: LiveConsole, torch_trace: Path
 ) -> None:
@@ -432,7 +433,7 @@ def test_the_dock_shows_where_the_time_of_the_window_goes(page: Page, live_conso
     expect(page.locator(".trace-counter").last).to_contain_text("most 1")
 
 
-@pytest.mark.parametrize("width", [390, 768, 1440])
+@pytest.mark.parametrize("width", [390, *(pytest.param(width, marks=pytest.mark.proof) for width in (768, 1440))])
 def test_the_page_never_scrolls_sideways(page: Page, live_console: LiveConsole, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
     trace = make_trace(live_console.project)

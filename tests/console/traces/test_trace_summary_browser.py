@@ -23,6 +23,7 @@ def look(page: Page, name: str) -> None:
             page.screenshot(path=str(Path(shots) / f"{name}-{theme}.png"), full_page=True)
 
 
+@pytest.mark.proof
 def test_the_summary_of_a_real_trace_reads_without_a_script(page: Page, live_console: LiveConsole) -> None:
     trace = imported(live_console.project, file=REAL / "torch_diff_control.json.gz")
     page.goto(f"{live_console.url}/traces/{trace.pk}/summary")

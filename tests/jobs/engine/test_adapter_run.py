@@ -117,6 +117,7 @@ def test_checkpoints_hold_adapters_alone_and_it_is_said_how_much_is_trained(whol
     assert sizes["adapter-final"] < 0.3 * sizes["model-final"]
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a second start of the engine")
 def test_it_goes_on_in_another_layout_with_another_number_of_ranks_and_another_stage(
     whole: EndedRun, start_engine: Any, tmp_path: Path

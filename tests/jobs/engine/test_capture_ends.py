@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.ray, pytest.mark.django_db]
 WARM = SPEC | {"profile": {"nsys_ready": "off"}}
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a run with its runner, a capture, and its import by a console")
 def test_a_capture_survives_the_end_of_its_worker(ray_head: RayHead, tmp_path: Path) -> None:
     way = "ray_kill"

@@ -289,6 +289,7 @@ def test_phases_carry_memory(run: EndedRun) -> None:
     assert all(held > 1e8 for held in update["memory"]["resident"])
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a run of its own, whose workers start under nsys")
 def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(under_nsys: EndedRun) -> None:
     if problem := problem_of_install():
@@ -306,6 +307,7 @@ def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(und
     assert {of for _, of in found if of} <= {4, 5}
 
 
+@pytest.mark.proof
 def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded_is_kept(under_nsys: EndedRun) -> None:
     assert under_nsys.code == 1
     assert (under_nsys.cause["side"], under_nsys.cause["role"], under_nsys.cause["rank"]) == ("cluster", "policy", 1)
@@ -318,6 +320,7 @@ def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded
     assert annotations(under_nsys.run_dir / files(under_nsys, "doomed")["policy-0"]["path"])
 
 
+@pytest.mark.proof
 def test_no_agent_of_nsys_outlives_a_run_that_failed(under_nsys: EndedRun) -> None:
     assert under_nsys.code == 1, under_nsys.output
     wait_until(lambda: not nsys_processes(), 60)

@@ -82,6 +82,7 @@ def test_a_checkpoint_holds_both_and_says_how_far_each_has_learned(run_dir: Path
     assert not list((run_dir / "a1" / "model" / "final").glob("*critic*"))  # what is handed over is the policy
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a run of its own: a rank of the critic, one of the policy, an engine")
 def test_a_critic_with_devices_of_its_own_goes_on_from_one_that_the_policy_held(
     start_engine: Any, run_dir: Path, found: dict[str, Steps]

@@ -271,6 +271,7 @@ def test_zero_3_shards_show_in_measured_bytes(grpo: EndedRun, stopped: EndedRun)
         assert three["policy", rank]["parameter_bytes"] <= 0.52 * whole
 
 
+@pytest.mark.proof
 def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: Any, tmp_path: Path) -> None:
     """In bfloat16, where single tokens are off by nats anyway; float32 in test_ranks."""
     knobs = {"memory.precision": "bfloat16", "optimizer.learning_rate": 0.01, "eval.num_prompts": 0}

@@ -13,6 +13,7 @@ from tests.warm_workers.workers import cold_workers
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.proof
 @pytest.mark.slow("workers that start cold, as memory is measured")
 @pytest.mark.skipif(ProcessFiles().peak_bytes() < 0, reason="this kernel sets no high-water mark back")
 def test_the_peak_of_each_phase_is_within_15_percent_of_the_plan(

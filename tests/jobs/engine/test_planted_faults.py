@@ -14,6 +14,7 @@ pytestmark = pytest.mark.engine
 STEPS = 8
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a run of its own, which is slow on purpose")
 def test_planted_faults_are_found_and_a_run_without_them_is_clear(
     grpo: EndedRun, start_engine: Any, tmp_path: Path

@@ -58,6 +58,7 @@ def test_an_engine_that_dies_beside_the_policy_is_named(killed: EndedRun) -> Non
     assert {(e["role"], e["rank"]) for e in killed.of("span")} == {("driver", 0), ("policy", 0), ("vllm", 0)}
 
 
+@pytest.mark.proof
 @pytest.mark.slow("it waits for the run that goes on")
 def test_it_goes_on_from_its_checkpoint_and_trains_to_the_end(resumed: EndedRun) -> None:
     assert resumed.code == 0, resumed.output

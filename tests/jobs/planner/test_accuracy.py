@@ -45,6 +45,7 @@ def test_gate(what: str) -> None:
     assert row.reaches("all"), (row, wrong)
 
 
+@pytest.mark.proof
 def test_seconds_have_no_bias_and_honest_intervals_where_each_source_is_left_out() -> None:
     figures = {each.kind: each for each in held_out((*load(HERE), *load(HERE / "later")), shipped_constants())}
 

@@ -48,7 +48,6 @@ def states(t: Training) -> float:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_every_phase_has_terms_that_are_known_and_not_negative(t: Training) -> None:
     for memory in (
         update_memory(t, H100, K),
@@ -64,7 +63,6 @@ def test_every_phase_has_terms_that_are_known_and_not_negative(t: Training) -> N
 
 
 @given(trainings(), st.integers(2, 4))
-@settings(max_examples=100, deadline=None)
 def test_more_tokens_never_need_less(t: Training, factor: int) -> None:
     assert peak(replace(t, sequence=t.sequence * factor)) >= peak(t)
     assert peak(replace(t, micro_batch=t.micro_batch * factor)) >= peak(t)
@@ -72,7 +70,6 @@ def test_more_tokens_never_need_less(t: Training, factor: int) -> None:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_checkpointing_never_keeps_more(t: Training) -> None:
     none, selective, full = (activations(replace(t, checkpointing=how)) for how in ("none", "selective", "full"))
     for kept, less in ((none, selective), (selective, full)):
@@ -81,7 +78,6 @@ def test_checkpointing_never_keeps_more(t: Training) -> None:
 
 
 @given(trainings(), st.sampled_from([2, 4]))
-@settings(max_examples=100, deadline=None)
 def test_more_devices_never_need_more_of_each(t: Training, factor: int) -> None:
     layout = t.layout
     many = replace(t, layout=replace(layout, num_devices=layout.num_devices * factor))
@@ -91,14 +87,12 @@ def test_more_devices_never_need_more_of_each(t: Training, factor: int) -> None:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_a_higher_stage_of_sharding_never_keeps_more(t: Training) -> None:
     kept = [states(replace(t, keeps_gradients=False, layout=replace(t.layout, shards=s))) for s in range(4)]
     assert all(high <= low + ROUNDING for low, high in pairwise(kept))
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_offload_never_needs_more_of_the_device(t: Training) -> None:
     offload = t.offload
     for field, nothing in (("optimizer", 0.0), ("params", False), ("activations", False)):
@@ -110,7 +104,6 @@ def test_offload_never_needs_more_of_the_device(t: Training) -> None:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_adapters_never_keep_more_than_training_everything(t: Training) -> None:
     same = replace(t, method="lora", base_bytes=t.weight_bytes, lora_rank=8, optimizer="adam", keeps_gradients=False)
     adapters = adapter_parameters(same) * t.weight_bytes  # they are there beside the base
@@ -119,7 +112,6 @@ def test_adapters_never_keep_more_than_training_everything(t: Training) -> None:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_wider_types_never_need_less(t: Training) -> None:
     narrow = replace(t, weight_bytes=2.0, gradient_bytes=2.0, base_bytes=min(t.base_bytes, 2.0), compute="bf16")
     assert states(replace(narrow, weight_bytes=4.0, gradient_bytes=4.0, base_bytes=4.0)) >= states(narrow)
@@ -128,7 +120,6 @@ def test_wider_types_never_need_less(t: Training) -> None:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_tensor_parallelism_divides_what_it_divides(t: Training) -> None:
     layout = t.layout
     alone = replace(t, layout=replace(layout, num_devices=layout.num_devices // layout.tensor, tensor=1))
@@ -145,13 +136,11 @@ def test_tensor_parallelism_divides_what_it_divides(t: Training) -> None:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_eager_attention_never_needs_less_than_flash_attention(t: Training) -> None:
     assert activations(replace(t, attention="eager")) >= activations(replace(t, attention="flash2"))
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_a_chunked_head_never_needs_more_than_a_whole_one(t: Training) -> None:
     whole = replace(t, head="unfused", has_entropy=False, method="lora")
     chunked = replace(whole, head="chunked", head_axis="tokens", keeps_logits=False)
@@ -173,7 +162,6 @@ def test_what_is_held_or_kept_wider_never_needs_less(t: Training) -> None:
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_a_telling_stage_stands_for_every_stage_that_holds_no_more(t: Training) -> None:
     telling = telling_stages(t.model, t.layout, t.num_micro_batches)
     for stage in stages_of(t.model, t.layout, t.num_micro_batches):
@@ -183,6 +171,5 @@ def test_a_telling_stage_stands_for_every_stage_that_holds_no_more(t: Training) 
 
 
 @given(trainings())
-@settings(max_examples=100, deadline=None)
 def test_an_update_never_gets_below_its_least(t: Training) -> None:
     assert least_update_bytes(t, H100, K) <= update_memory(t, H100, K).total + ROUNDING

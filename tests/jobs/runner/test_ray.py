@@ -113,6 +113,7 @@ def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console:
     wait_until(lambda: house.marked() == [], 60)  # the supervisor leaves with its job
 
 
+@pytest.mark.proof
 def test_folders_of_a_deleted_run_are_removed_through_the_nodes_of_ray(
     house: House, console: FakeConsole, head: Jobs
 ) -> None:

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
 from tests.jobs.runner.test_other_trainers import OtherTrainer, other, steps_of  # noqa: F401 (a fixture)
@@ -146,6 +148,7 @@ def test_steps_are_recorded_as_the_log_tells_of_them_and_a_kill_fails_what_is_re
     assert why["c-3"] == "The run ended after step 3, before step 40."
 
 
+@pytest.mark.proof
 def test_a_stop_waits_for_the_file_of_what_is_recorded(
     other: OtherTrainer,  # noqa: F811
     house: House,

@@ -198,7 +198,7 @@ OPERATIONS = {
 
 
 @given(st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=12))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_operations_leaves_a_legal_state_and_at_most_one_end(names: list[str]) -> None:
     run = make_run()
 

@@ -87,7 +87,7 @@ numbers = st.floats(1e-6, 0.5, allow_nan=False)
 
 
 @given(low=numbers, high=numbers, scale=st.sampled_from(["linear", "log"]), seed=st.integers(0, 2**63 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_drawn_points_lie_in_their_range_are_distinct_and_repeat(
     low: float, high: float, scale: Any, seed: int
 ) -> None:
@@ -106,7 +106,7 @@ def test_drawn_points_lie_in_their_range_are_distinct_and_repeat(
 
 
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_grid_has_the_size_of_its_product_and_no_point_twice(sizes: list[int], data: st.DataObject) -> None:
     names = (RATE, GROUP, "train.seed")[: len(sizes)]
     chosen = [

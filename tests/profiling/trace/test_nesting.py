@@ -42,7 +42,7 @@ def test_depth_is_bounded() -> None:
     assert crossing == [min(i, MOST_DEPTHS - 1) for i in range(1000)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), min_size=1, max_size=60),
     st.integers(1, 20),
@@ -78,7 +78,7 @@ def nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     return made
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(nested(), st.integers(1, 20))
 def test_what_nests_keeps_its_level(events: list[tuple[int, int, int]], block: int) -> None:
     if not events:

@@ -151,6 +151,7 @@ def colocated(start_engine: Any, grpo: EndedRun, tmp_path_factory: pytest.TempPa
     return whole, resume(start_engine, again, spec, crossed, step=5)
 
 
+@pytest.mark.proof
 @pytest.mark.slow("two runs, of which the second goes on from the first")
 def test_split_goes_on_colocated_with_the_same_prompts(grpo: EndedRun, colocated: tuple[EndedRun, EndedRun]) -> None:
     """The ranks draw other tokens than vLLM, so rewards are their own."""
@@ -164,6 +165,7 @@ def test_split_goes_on_colocated_with_the_same_prompts(grpo: EndedRun, colocated
     assert {e["role"] for e in crossed.of("span")} == {"driver", "policy"}
 
 
+@pytest.mark.proof
 def test_colocated_goes_on_colocated_to_the_last_bit(colocated: tuple[EndedRun, EndedRun]) -> None:
     whole, again = colocated
 

@@ -109,6 +109,7 @@ def test_the_newest_collectives_are_written_beside_the_logs(monkeypatch: pytest.
     assert not (tmp_path / "off").exists()
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a run of its own that hangs")
 @pytest.mark.engine
 def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_engine: Any, tmp_path: Path) -> None:

@@ -283,6 +283,7 @@ def vllm_answers(warm_environment: dict[str, str]) -> Any:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+@pytest.mark.proof
 @pytest.mark.engine
 def test_vllm_itself_groups_layers_alike(vllm_answers: Any) -> None:
     theirs, _cache = vllm_answers

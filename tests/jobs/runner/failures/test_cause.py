@@ -87,6 +87,7 @@ def test_a_dead_driver_is_explained(tmp_path: Path, body: str, side: str, text: 
     assert (cause["role"], cause["rank"], cause["step"]) == ("driver", 0, 11)
 
 
+@pytest.mark.proof
 def test_data_that_are_not_there_are_named_by_the_library_that_other_trainers_read_them_with(tmp_path: Path) -> None:
     body = "import datasets; datasets.load_dataset('json', data_files='/no/such.jsonl')"
 

@@ -67,7 +67,7 @@ chunks = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(writes=st.lists(st.tuples(chunks, st.booleans()), max_size=25), restart_after=st.integers(0, 25))
 def test_any_sequence_of_writes_gives_gapless_bounded_batches_that_never_change(
     writes: list[tuple[tuple[str, bytes], bool]], restart_after: int

@@ -164,7 +164,7 @@ def test_the_database_finds_what_a_loop_over_all_runs_finds(few: int, monkeypatc
     runs = make_runs(project)
     make_runs(make_project(), 6)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     @given(term=terms, sort=st.sampled_from(sorted(SORTS)), is_down=st.booleans(), is_archived=st.booleans())
     def check(term: Term, sort: str, is_down: bool, is_archived: bool) -> None:
         shelf = [run for run in runs if run.trashed_at is None and (run.archived_at is not None) is is_archived]
