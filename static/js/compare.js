@@ -178,7 +178,7 @@ function follow() {
         path: `/ws/updates?project=${encodeURIComponent(project)}`,
         onOpen: () => refresh(),
         onMessage: (message) => {
-          if (page.runs.some((run) => run.id === (message.run ?? message).id)) refresh();
+          if (message.type === "run" && page.runs.some((run) => run.id === message.run.id)) refresh();
         },
       }),
     );

@@ -82,8 +82,8 @@ openFeed({
     refreshChanged();
   },
   onMessage: (message) => {
-    const run = message.run ?? message;
-    if (message.type !== "run" || !run.id) return;
+    if (message.type !== "run") return;
+    const { run } = message;
     if (row(run.id)) {
       changed.add(run.id);
       refreshChanged();

@@ -8,6 +8,9 @@ const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
 const SILENCE_MS = 16_000; // three heartbeats
 
+/** @typedef {{ id: string, state: string, study: { id: string } | null }} RunHeader what lists of runs read of it */
+/** @typedef {{ type: "run", run: RunHeader } | { type: "frame", seq: number } | { type: "trace", trace: object } | { type: "alerts" }} Message what the console tells a page (docs/develop/protocol.md) */
+
 /** Feeds that are open now; the page is connected while all of them are. */
 const feeds = new Set();
 
@@ -22,7 +25,7 @@ function announce() {
  * @param {object} options
  * @param {string} options.path       e.g. "/ws/runs/r-1" or "/ws/updates?project=demo"
  * @param {number|null} [options.after]  last frame already on the page; null for feeds without frames
- * @param {(message: object) => void} options.onMessage   `frame` messages come in order, none missing, none twice
+ * @param {(message: Message) => void} options.onMessage   `frame` messages come in order, none missing, none twice
  * @param {(message: object) => Promise<number>} [options.onReset]  load the series again, resolve to their `through_seq`
  * @param {() => void} [options.onOpen]  each time the server follows (again): what changed before was told to nobody
  * @returns {{seq: () => number|null, close: () => void}}
@@ -30,6 +33,7 @@ function announce() {
 export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
   const feed = { isConnected: false };
   feeds.add(feed);
+  /** @type {WebSocket | null} */
   let socket = null;
   let last = after;
   let tries = 0;

@@ -22,10 +22,9 @@ const refresh = atMostEvery(1500, renew);
 openFeed({
   path: `/ws/updates?project=${encodeURIComponent(page.project)}`,
   onMessage: (message) => {
-    const run = message.run ?? message;
     if (
       message.type === "run" &&
-      (document.querySelector(`tr[data-run="${CSS.escape(run.id ?? "")}"]`) || run.study?.id === page.id)
+      (document.querySelector(`tr[data-run="${CSS.escape(message.run.id)}"]`) || message.run.study?.id === page.id)
     )
       refresh();
   },

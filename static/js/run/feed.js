@@ -98,7 +98,7 @@ export class Feed {
 
   #receive(message) {
     if (message.type === "frame") this.store.apply(message);
-    else if (message.type === "run") this.onRun(message.run ?? message);
+    else if (message.type === "run") this.onRun(message.run);
   }
 
   /** Read everything again: the frames in between are folded away. Raises Error if the console does not answer. */
