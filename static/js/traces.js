@@ -98,6 +98,7 @@ class Upload {
   }
 }
 
+/** @type {Upload | null} */
 let current = null;
 
 async function start(files) {

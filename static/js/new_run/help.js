@@ -4,8 +4,11 @@ import { around, find } from "../dom.js";
 import { el, gettext } from "../format.js";
 import { knobIndex } from "./index.js";
 
+/** @import { Known } from "./index.js" */
+
 export function wireHelp(form, facts) {
   const panel = find("#knob-help");
+  /** @type {HTMLElement | null} */
   let opener = null;
   let closedAt = 0;
   panel.addEventListener("toggle", (event) => {
@@ -14,6 +17,7 @@ export function wireHelp(form, facts) {
 
   async function show(button) {
     const name = button.dataset.help;
+    /** @type {Partial<Record<string, Known>>} */
     const index = name.startsWith("knobs.") ? (await knobIndex(form)).knobs : {};
     if (opener !== button) return;
     const known = { help: "", effects: [], flags: [], ...index[name], ...facts.fields[name] };

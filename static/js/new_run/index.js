@@ -1,6 +1,12 @@
 // What is known of every knob and field of every trainer: fetched once, when somebody searches or reads.
 
+/** @typedef {{ trainer: string, name: string, versions: string[], algorithms: string[], whose: string, why?: string }} Option of a trainer; `why` no run has to say it */
+/** @typedef {{ label: string, flags: Option[], help?: string, allowed?: string, unit?: string, effects?: [name: string, text: string][], source?: string }} Known of an input; of a knob all of it */
+/** @typedef {{ knobs: Record<string, Known>, fields: Record<string, Known>, told: Option[] }} KnobIndex */
+
+/** @type {Promise<KnobIndex> | null} */
 let asked = null;
+/** @type {KnobIndex} */
 const NOTHING = { knobs: {}, fields: {}, told: [] };
 
 /** `knobs` and `fields` by the names of their inputs, and `told`; all empty if the console does not answer. */
@@ -39,6 +45,7 @@ export function rankOf(name, query) {
 
 /** The option that answers a query best, if one does: {trainer, name, whose, rank}. */
 export function optionOf(known, query) {
+  /** @type {(Option & { rank: number }) | null} */
   let best = null;
   for (const flag of known?.flags ?? []) {
     const rank = rankOf(flag.name, query);

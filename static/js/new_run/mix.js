@@ -8,6 +8,7 @@ export function wireMix(form, { changed }) {
   const section = find("[data-mix]", form);
   const kept = find("input[name='reward.more']", form);
   const list = find("[data-mix-parts]", section);
+  /** @type {string | null} */
   let shown = null;
 
   function write(parts) {

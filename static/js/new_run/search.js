@@ -6,10 +6,14 @@ import { asQuery, knobIndex, optionOf, rankOf } from "./index.js";
 
 const MOST_ROWS = 12; // of a list; the rest is counted
 
+/** @import { Known, Option } from "./index.js" */
+
 export class Search {
   #form;
   #facts;
+  /** @type {Record<string, Known>} */
   #known = {}; // by the input's name, once somebody has searched
+  /** @type {Option[]} */
   #told = [];
 
   /** `onChange()` is called when another query stands there, and when more is known; `onGo(field)` brings one into sight. */

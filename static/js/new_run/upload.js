@@ -13,6 +13,7 @@ export function wireUpload(form, { onUploaded, onProblem }) {
   const cancel = find("[data-drop-cancel]", zone);
   const input = find("input[type=file]", zone);
   const idle = text.textContent;
+  /** @type {XMLHttpRequest | null} */
   let request = null;
 
   function rest(sentence) {

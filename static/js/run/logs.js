@@ -51,6 +51,7 @@ export class LogTab {
     });
     this.search = find("input[data-log-search]");
     this.search.value = query.get("find") ?? "";
+    this.typing = 0;
     this.search.addEventListener("input", () => {
       clearTimeout(this.typing);
       this.typing = setTimeout(() => this.find(), 250);

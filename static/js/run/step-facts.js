@@ -27,6 +27,7 @@ export function whenWas(lanes, step) {
 
 /** Return the step of the history in which a moment (in units of the lanes' clock) lies, or the last one before it; or null. */
 export function stepAt(/** @type {Lanes} */ lanes, /** @type {number} */ moment) {
+  /** @type {number | null} */
   let found = null;
   let latest = -Infinity;
   for (const [step, [from]] of lanes.steps) {

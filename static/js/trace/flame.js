@@ -10,11 +10,14 @@ const NARROWEST = 0.0008; // of the width
 const MOST_ROWS = 400; // of a table
 const LEAST_SHARE = 0.002;
 
+/** @import { FlameNode, Placed } from "./flame_tree.js" */
+
 const share = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "—");
 
 export class FlameGraph {
   constructor(body) {
     this.body = body;
+    /** @type {{ total: number, nodes: FlameNode[] }} */
     this.answer = { total: 0, nodes: [] };
     this.placed = placed(this.answer.nodes);
     /** @type {string[]} */
@@ -44,6 +47,7 @@ export class FlameGraph {
   /** Return the node that is looked at, null for all. */
   #focus() {
     let list = this.placed.roots;
+    /** @type {Placed | null} */
     let found = null;
     for (const name of this.zoom) {
       const next = list.find((node) => node.name === name);

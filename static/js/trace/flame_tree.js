@@ -1,14 +1,17 @@
 /** The nodes of a flame graph as a tree, and where each begins. */
 
+/** @typedef {{ name: string, short: string, category: string, parent: number, depth: number, count: number, total: number, own: number }} FlameNode equal calls; `parent` is -1 for a root, times are in ns */
+/** @typedef {FlameNode & { children: Placed[], left: number }} Placed */
+
 /**
  * Return nodes with their children (the longest first) and where they begin, in ns from the left of the roots.
  *
- * @param {{ name: string, parent: number, total: number }[]} nodes parents before children
+ * @param {FlameNode[]} nodes parents before children
  */
 export function placed(nodes) {
-  /** @type {any[]} */
+  /** @type {Placed[]} */
   const tree = nodes.map((node) => ({ ...node, children: [], left: 0 }));
-  /** @type {any[]} */
+  /** @type {Placed[]} */
   const roots = [];
   for (const node of tree) (node.parent < 0 ? roots : tree[node.parent].children).push(node);
   const place = (list, from) => {

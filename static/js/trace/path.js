@@ -24,6 +24,7 @@ export class CriticalPath {
     this.given = null; // by the address
     this.group = null;
     this.turn = 0;
+    this.waiting = 0;
     this.button = find('button[data-action="path"]');
     this.button.addEventListener("click", () => this.#press());
     view.addEventListener("selection", () => {

@@ -204,6 +204,7 @@ export class Tiles {
    * @param {number} index
    */
   #coarser(block, level, index) {
+    /** @type {Tile | null} */
     let nearest = null;
     for (let up = 1; up <= UP; up += 1) {
       const tile = this.known.get(key(block, level + up, Math.floor(index / 2 ** up)));

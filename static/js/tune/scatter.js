@@ -177,6 +177,7 @@ function ticks(/** @type {Axis} */ axis) {
 function nearest(/** @type {uPlot} */ u, /** @type {Dot[]} */ dots) {
   const { left, top } = u.cursor;
   if (left === undefined || top === undefined || left < 0) return null;
+  /** @type {Dot | null} */
   let found = null;
   let least = REACH;
   for (const dot of dots) {
