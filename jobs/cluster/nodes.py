@@ -34,12 +34,14 @@ def keep_cluster(attempt: Attempt, state: ClusterState) -> None:
 
 
 def keep_node(attempt: Attempt, node: str) -> None:
-    """Keep on which node the attempt's runner is, once Ray has said so; asks Ray for that node's address."""
-    if not node or not attempt.ran_on or attempt.ran_on.get("node"):
+    """Keep on which node the attempt's runner is, and its address, once Ray has said so."""
+    if not node or not attempt.ran_on or attempt.ran_on.get("address"):
         return
     address = next((each.address for each in cluster_state().nodes if each.id == node), "")
-    attempt.ran_on = {**attempt.ran_on, "node": node, "address": address}
-    Attempt.objects.filter(pk=attempt.pk).update(ran_on=attempt.ran_on)
+    known = {**attempt.ran_on, "node": node, "address": address}
+    if known != attempt.ran_on:
+        attempt.ran_on = known
+        Attempt.objects.filter(pk=attempt.pk).update(ran_on=known)
 
 
 def runner_node(attempt: Attempt, state: ClusterState) -> Node | None:

@@ -66,6 +66,7 @@ def told(run_dir: Path, name: str, step: int) -> list[Any]:
     return [json.loads(line)[name] for line in lines]
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a worker group that is started twice")
 def test_losses_after_a_resume_are_those_of_the_run_that_went_on(layouts: list[dict[str, Any]]) -> None:
     assert sum(len(saved["resumed"]) for saved in layouts) == 5
@@ -74,6 +75,7 @@ def test_losses_after_a_resume_are_those_of_the_run_that_went_on(layouts: list[d
             assert resumed["losses"] == pytest.approx(saved["losses"][3:], abs=1e-5), (saved["source"], target)
 
 
+@pytest.mark.proof
 def test_the_same_ranks_go_on_to_the_last_bit(layouts: list[dict[str, Any]]) -> None:
     same = [(saved, saved["resumed"].get(saved["source"])) for saved in layouts]
 
@@ -82,12 +84,14 @@ def test_the_same_ranks_go_on_to_the_last_bit(layouts: list[dict[str, Any]]) -> 
         assert resumed is None or resumed["losses"] == saved["losses"][3:]
 
 
+@pytest.mark.proof
 def test_states_of_bfloat16_take_half_of_the_disk(layouts: list[dict[str, Any]]) -> None:
     size = {saved["source"]: saved["bytes"] for saved in layouts}
 
     assert size["ZeRO-2 ×2 bfloat16 half masters"] < 0.52 * size["ZeRO-2 ×2 apart"]
 
 
+@pytest.mark.proof
 def test_a_rank_without_the_drivers_disk_handed_its_state_over_in_pieces(layouts: list[dict[str, Any]]) -> None:
     for saved in layouts:
         if "apart" in saved["source"]:
