@@ -19,7 +19,7 @@ from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
-from jobs.models import Attempt
+from jobs.models import Artifact, Attempt
 from profiling.redaction import hide
 
 RUN_TO_BE = "r-new"
@@ -46,9 +46,13 @@ def command_to_be(spec: RunSpec, *, device: str) -> TrainerCommand:
 
 
 def command_of(spec: RunSpec, attempt: Attempt) -> TrainerCommand:
-    """Return what the attempt started, or will start."""
+    """Return what the attempt started, or will start; of one that goes on, with the checkpoint that it goes on from."""
     device = "cuda" if attempt.num_gpus else "cpu"
-    return _command(spec, Path(settings.RUN_ROOT) / attempt.run_id / f"a{attempt.number}", device)
+    of_run = Path(settings.RUN_ROOT) / attempt.run_id
+    saved = {"run": attempt.run_id, "attempt": attempt.resume_attempt, "step": attempt.resume_step}
+    path = Artifact.objects.filter(type="checkpoint", **saved).values_list("path", flat=True).first()
+    folder = of_run / f"a{attempt.resume_attempt}" / path if path else None
+    return _command(spec, of_run / f"a{attempt.number}", device, resumed_from=folder)
 
 
 def as_shell(launch: Launch, run_dir: Path, *, files_first: bool = True) -> str:
@@ -58,6 +62,7 @@ def as_shell(launch: Launch, run_dir: Path, *, files_first: bool = True) -> str:
     """
     head = [f"cd {shlex.quote(str(run_dir))}"]
     files = [line for name, text in launch.files.items() for line in _file(name, text)]
+    files += [line for name, source in launch.copies.items() for line in _links(name, source)]
     start = [f"export {name}={shlex.quote(value)}" for name, value in launch.env.items()]
     start.append(" \\\n  ".join(option_lines(launch.argv)))
     if files_first or not files:
@@ -79,7 +84,7 @@ def option_lines(argv: Sequence[str]) -> list[str]:
     return [" ".join(line) for line in lines]
 
 
-def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
+def _command(spec: RunSpec, run_dir: Path, device: str, *, resumed_from: Path | None = None) -> TrainerCommand:
     environment = environment_of(spec.trainer.name, spec.trainer.version, read_environments(settings.TRAINERS))
     python = environment.at if environment is not None and environment.kind == "python" else "python"
     note = ""
@@ -93,16 +98,26 @@ def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
         launch = adapter(spec.trainer.name).command(spec=spec, run_dir=run_dir, python=python, device=device)
     except ValueError as error:
         return TrainerCommand(argv=(), shell="", shown="", problem=in_words(sentence_of(error), _))
+    if resumed_from is not None:
+        checkpoints = adapter(spec.trainer.name).checkpoints
+        launch = checkpoints.resumed(launch=launch, spec=spec, folder=resumed_from)
     head = f"# {note}\n" if note else ""
     shell, shown = (head + as_shell(launch, run_dir, files_first=first) for first in (True, False))
     # A key in an option or a password in an address is for the trainer, not for every reader of the page.
     return TrainerCommand(argv=tuple(map(hide, launch.argv)), shell=hide(shell), shown=hide(shown))
 
 
-def _file(name: str, text: str) -> list[str]:
+def _folder(name: str) -> list[str]:
     folder = str(Path(name).parent)
+    return [] if folder == "." else [f"mkdir -p {shlex.quote(folder)}"]
+
+
+def _links(name: str, source: Path) -> list[str]:
+    return [*_folder(name), f"cp -al {shlex.quote(str(source))} {shlex.quote(name)}"]
+
+
+def _file(name: str, text: str) -> list[str]:
     mark = "END"
     while mark in text.split("\n"):
         mark += "_"
-    made = [] if folder == "." else [f"mkdir -p {shlex.quote(folder)}"]
-    return [*made, f"cat > {shlex.quote(name)} <<'{mark}'", text.removesuffix("\n"), mark]
+    return [*_folder(name), f"cat > {shlex.quote(name)} <<'{mark}'", text.removesuffix("\n"), mark]

@@ -1,10 +1,10 @@
 """What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
 The tests run in parts. First, a file's tests together, what starts an engine or processes of its own, in two, and what
-opens pages of a console that lives in the test's process, in three, because each waits for a third of its time; of
-engines a third beside two costs more than it gains. Then whole consoles, two side by side, those with a browser apart,
-as Playwright's loop and asyncio tests do not share a process. All of them wait now and then: the checks and what needs
-little of the machine, in two processes, take what they leave, at the lowest priority, and the rest of the time alone.
+opens pages of a console that lives in the test's process, in two as well: a third process would start a console of its
+own. Then whole consoles, two side by side, those with a browser apart, as Playwright's loop and asyncio tests do not
+share a process. All of them wait now and then: the checks and what needs little of the machine, in two processes, take
+what they leave, at the lowest priority, and the rest of the time alone.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -51,7 +51,7 @@ IN_ORDER = "--no-loadscope-reorder"  # of files; else those with the most tests 
 PARTS = {
     **{half: ["-m", f"not proof and not journey and not browser and not {IS_BUSY}"] for half in HALVES},
     "engine": ["-m", f"not proof and not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
-    "pages": ["-m", "not proof and not journey and browser", "-n", "3", "--dist", "loadfile"],
+    "pages": ["-m", "not proof and not journey and browser", *BY_FILE],
     "consoles": ["-m", "not proof and journey and not browser"],
     "journeys": ["-m", "not proof and journey and browser"],
 }

@@ -1,5 +1,6 @@
 """What the runner asks of a trainer about its checkpoints: `checkpoints.py` of the trainer's folder."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -82,3 +83,11 @@ class NoCheckpoints:
     def merge_bytes(self, *, spec: RunSpec, folder: Path) -> int:  # noqa: ARG002
         """See TrainerCheckpoints: all shards, and the whole."""
         return 2 * sum(size for _, size in files_below(folder))
+
+
+def origin_of(run_dir: Path) -> int:
+    """Return the step that an attempt was resumed from, as `resume.json` has it; 0 where it began at the start."""
+    try:
+        return int(json.loads((run_dir / "resume.json").read_text("utf-8"))["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0

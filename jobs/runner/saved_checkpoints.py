@@ -1,6 +1,5 @@
 """The checkpoints of another trainer, announced as they are saved and as it deletes them."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,14 +61,6 @@ class SavedCheckpoints:
     def _announce(self, step: int, folder: Path, size: int, **meta: bool) -> None:
         path = str(folder.relative_to(self._run_dir))
         self._translation.artifact(_name(step), artifact=_TYPE, path=path, step=step, size=size, **meta)
-
-
-def origin_of(run_dir: Path) -> int:
-    """Return the step that an attempt was resumed from, as `resume.json` has it; 0 where it began at the start."""
-    try:
-        return int(json.loads((run_dir / "resume.json").read_text("utf-8"))["step"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
 
 
 def _name(step: int) -> str:

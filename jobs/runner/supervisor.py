@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import psutil
 
 from jobs.adapters.adapter import adapter
+from jobs.adapters.checkpoints import origin_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
 from jobs.runner.captures.recovery import CaptureRecovery
@@ -30,7 +31,7 @@ from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
-from jobs.runner.saved_checkpoints import SavedCheckpoints, origin_of
+from jobs.runner.saved_checkpoints import SavedCheckpoints
 from jobs.runner.surroundings import AttemptParts, tell_surroundings
 from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (

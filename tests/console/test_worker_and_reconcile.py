@@ -142,6 +142,7 @@ def test_when_the_reconciler_is_killed_the_next_one_takes_over(house: House, ray
     assert second.poll() is None
 
 
+@pytest.mark.proof
 def test_a_broker_that_is_away_does_not_fail_a_launch(house: House, ray: FakeRay) -> None:
     house.env["REDIS_URL"] = "redis://127.0.0.1:9/0"
 

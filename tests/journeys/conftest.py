@@ -139,9 +139,12 @@ def stop_stack(stack: Stack) -> int:
 
 
 @pytest.fixture(scope="session")
-def stack(warm_environment: dict[str, str]) -> Iterator[Stack]:
-    """Run one console for the whole session, with OpenRLHF's environment: `make up` looks for it when it starts."""
-    make_environment("openrlhf")
+def stack(request: pytest.FixtureRequest, warm_environment: dict[str, str]) -> Iterator[Stack]:
+    """Run one console for the whole session, after making the environments of other trainers that its tests need: it
+    looks for them when it starts.
+    """
+    for trainer in sorted({mark.args[0] for item in request.session.items for mark in item.iter_markers("trainer")}):
+        make_environment(trainer)
     running = start_stack(extra_env=warm_environment)
     yield running
     code = stop_stack(running)

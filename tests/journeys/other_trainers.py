@@ -1,5 +1,6 @@
 """Other people's trainers on this machine: their environments, small runs for them, and how such a run is watched."""
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,8 +9,11 @@ from typing import Any
 
 from console.command_line.api_client import ENDED, ApiClient
 from console.command_line.api_json import RunJson
+from jobs.adapters.adapter import adapter
+from jobs.catalog.spec.parse import parse_spec
 from tests.journeys.conftest import Stack
 from tests.loopback import HTTP
+from tests.proofs.faults import trainer
 from tests.waiting import wait_until
 
 TOKEN = (
@@ -196,6 +200,38 @@ def points(client: ApiClient, run: str, name: str) -> list[tuple[int, float]]:
     ]
 
 
-def run_folder(stack: Stack, run: str) -> Path:
-    """Return the directory of the run's first attempt."""
-    return stack.data_dir / "runs" / run / "a1"
+def answer_of(stack: Stack, token: str, path: str) -> dict[str, Any]:
+    """Return what the API answers at a path."""
+    answer = HTTP.get(f"{stack.url}/api{path}", headers={"Authorization": f"Bearer {token}"})
+    found: dict[str, Any] = answer.raise_for_status().json()
+    return found
+
+
+def run_folder(stack: Stack, run: str, *, attempt: int = 1) -> Path:
+    """Return the directory of an attempt."""
+    return stack.data_dir / "runs" / run / f"a{attempt}"
+
+
+def kill_after_checkpoint(client: ApiClient, run: str, run_dir: Path) -> int:
+    """Kill a run's trainer after its first checkpoint, once the console knows of it; return the newest one's step.
+
+    It stands still from the moment that the checkpoint is whole, so that it is not over before it is killed.
+    """
+    spec_file = run_dir / "spec.json"
+
+    def saved() -> set[int]:
+        header = client.run(run)
+        assert header["state"] not in ENDED, header["cause"]
+        if not spec_file.exists():
+            return set()
+        spec = parse_spec(json.loads(spec_file.read_text()))
+        return set(adapter(spec.trainer.name).checkpoints.saved(spec=spec, run_dir=run_dir))
+
+    wait_until(saved, TRAINING_SECONDS, f"{run} saved nothing")
+    process = trainer.worker(run, run_dir, "driver")
+    assert process is not None, "the run was over before it could be killed"
+    process.suspend()
+    wait_until(lambda: {one["step"] for one in client.checkpoints(run)} == saved(), TRAINING_SECONDS)
+    newest = max(saved())
+    process.kill()
+    return newest

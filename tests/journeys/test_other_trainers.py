@@ -1,7 +1,9 @@
-"""Other people's trainers, launched like any run and watched live: OpenRLHF fine-tunes the bundled model on CPU."""
+"""Other people's trainers, launched like any run and killed: each goes on by itself, and leaves a model."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,10 @@ from tests.journeys.conftest import Stack, wait_for_line
 from tests.journeys.environments import make_environment
 from tests.journeys.other_trainers import (
     RUNS,
+    answer_of,
     files_of,
     found_in,
+    kill_after_checkpoint,
     points,
     record_once_it_trains,
     run_folder,
@@ -19,23 +23,59 @@ from tests.journeys.other_trainers import (
     token_of,
     watch,
 )
+from tests.proofs.checkpoint_models import make_models
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.engine]
 
 RUN_SECONDS = 900  # under a minute alone; other work stands beside it
 RAY_SECONDS = 300
-NUM_ROWS = 2048
-NUM_STEPS = 16  # 128 rows a step
+RETRY_SECONDS = 60
 
 
-@pytest.fixture(scope="module", autouse=True)
-def environment() -> str:
-    """OpenRLHF's own environment; `make up` looks for it when it starts, so it has to be there before."""
-    return make_environment("openrlhf")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KilledRun:
+    """Which of RUNS, how many steps it takes and after how many it saves, knobs besides, and what it is judged by."""
+
+    name: str
+    steps: int
+    every: int
+    judged_by: str
+    knobs: Mapping[str, Any]
+    is_dear: bool = True
+
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        """Whose environment it needs, and what leaves it to `make proof-tests`."""
+        return [pytest.mark.trainer(self.trainer), *([pytest.mark.proof] if self.is_dear else [])]
+
+    @property
+    def trainer(self) -> str:
+        """Its trainer's name."""
+        return self.name.split()[0]
+
+    def spec(self) -> dict[str, Any]:
+        """Return a run that saves, and starts again once whatever ends it."""
+        run = RUNS[self.name]
+        knobs = {**run["knobs"], "checkpoint.every_steps": self.every, **self.knobs}
+        return {**run, "policy": {"retries": 1, "retry_on": "any"}, "profile": {}, "knobs": knobs}
+
+
+KILLED = (
+    KilledRun(name="openrlhf dpo", steps=8, every=4, judged_by="loss/pairs", knobs={"data.max_samples": 1024}),
+    KilledRun(
+        name="verl sft",
+        steps=8,
+        every=4,
+        judged_by="loss/sft",
+        knobs={"train.num_steps": 8, "checkpoint.save_contents": "model,optimizer,extra"},
+    ),
+    KilledRun(name="trl grpo", steps=6, every=3, judged_by="reward/mean", knobs={"train.num_steps": 6}, is_dear=False),
+)
 
 
 @pytest.fixture(scope="module")
-def token(environment: str, stack: Stack) -> str:
+def token(stack: Stack) -> str:
     wait_for_line(stack, "Ray is ready", seconds=RAY_SECONDS)
     return token_of(stack)
 
@@ -45,6 +85,70 @@ def client(stack: Stack, token: str) -> Iterator[ApiClient]:
     made = ApiClient(stack.url, token)
     yield made
     made.close()
+
+
+@pytest.mark.slow("a real run of another trainer, which is started twice")
+@pytest.mark.parametrize("killed", [pytest.param(run, id=run.name, marks=run.marks) for run in KILLED])
+def test_a_killed_run_goes_on_from_its_checkpoint_and_leaves_a_model(
+    client: ApiClient, stack: Stack, token: str, killed: KilledRun
+) -> None:
+    run = client.launch(killed.spec(), key=killed.name).id
+
+    step = kill_after_checkpoint(client, run, run_folder(stack, run))
+    wait_until(lambda: len(answer_of(stack, token, f"/runs/{run}")["attempts"]) == 2, RETRY_SECONDS, "it did not go on")
+    seen = watch(client, run, seconds=RUN_SECONDS)
+
+    assert seen.header["state"] == "finished", json.dumps(seen.header["cause"])
+    attempts = answer_of(stack, token, f"/runs/{run}")["attempts"]
+    began = [(one["number"], one["state"], one["resume_step"], one["is_automatic"]) for one in attempts]
+    assert began == [(1, "failed", 0, False), (2, "finished", step, True)]
+    assert seen.header["num_steps"] == killed.steps
+    assert [at for at, _ in points(client, run, killed.judged_by)] == list(range(1, killed.steps + 1))
+    lines = answer_of(stack, token, f"/runs/{run}/series?metrics={killed.judged_by}")["series"]
+    assert [line["x"][0] for line in lines if line["attempt"] == 2] == [step + 1], "it has gone on, not begun again"
+    launch = json.loads((run_folder(stack, run, attempt=2) / "launch.json").read_text())
+    assert shown_command(stack, token, run) == launch["argv"], "what is shown is byte for byte what ran"
+    assert files_of(stack, token, run)["model-final.zip"]["download_url"]
+    made = make_models(client, stack, token, run)
+    assert (made["models"], made["problem"]) == (made["checkpoints"], ""), made
+    assert made["says_the_same"] is not False
+    if killed.name == "trl grpo":
+        check_rollouts(stack, token, run, killed)
+
+
+def check_rollouts(stack: Stack, token: str, run: str, killed: KilledRun) -> None:
+    """Every step has its samples and its phases."""
+    samples = answer_of(stack, token, f"/runs/{run}/samples")
+    assert sorted(samples["steps"]) == list(range(1, killed.steps + 1))
+    assert samples["total"] == killed.steps * 8 * 4
+    assert all(one["completion"] and one["reward"] is not None for one in samples["samples"])
+    spans = answer_of(stack, token, f"/runs/{run}/spans")
+    for lane in spans["lanes"]:
+        if lane["attempt"] == 2:
+            assert {"rollout", "reward"} <= {spans["phases"][phase] for phase in lane["phase"]}
+
+
+@pytest.mark.proof
+@pytest.mark.trainer("openrlhf")
+@pytest.mark.slow("a real run of another trainer")
+def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(client: ApiClient, stack: Stack, token: str) -> None:
+    python = make_environment("openrlhf")
+    spec = {**RUNS["openrlhf sft"], "knobs": {**RUNS["openrlhf sft"]["knobs"], "data.max_samples": 2048}}
+    run = client.launch(spec, key="openrlhf-sft").id
+    asked = record_once_it_trains(client, run)
+
+    seen = watch(client, run, seconds=RUN_SECONDS)
+
+    assert seen.header["state"] == "finished", json.dumps(seen.header["cause"])
+    assert len(seen.steps_while_running) >= 3, "steps have to arrive while it trains"
+    assert seen.header["num_steps"] == 16, "read off the progress bars"
+    losses = points(client, run, "loss/sft")
+    assert losses[-1][1] < 0.75 * losses[0][1]
+    assert points(client, run, "eval/loss")[-1][1] < losses[0][1]
+    assert all(seconds > 0 for _, seconds in points(client, run, "time/step_seconds"))
+    launch = json.loads((run_folder(stack, run) / "launch.json").read_text())
+    assert launch["argv"][:3] == [python, "-m", "openrlhf.cli.train_sft"]
+    check_recording(client, stack, token, run, asked)
 
 
 def check_recording(client: ApiClient, stack: Stack, token: str, run: str, asked: str) -> None:
@@ -57,37 +161,6 @@ def check_recording(client: ApiClient, stack: Stack, token: str, run: str, asked
     assert [layer["state"] for layer in trace["layers"] if layer["file_name"]] == ["ready"], trace["layers"]
     products = [row for row in found_in(stack, token, trace["id"], "aten::mm") if row["name"] == "aten::mm"]
     assert sum(row["events"] for row in products) > 50, products
-
-
-@pytest.mark.slow("a real run of another trainer")
-def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
-    client: ApiClient, stack: Stack, environment: str, token: str
-) -> None:
-    spec = RUNS["openrlhf sft"]
-    spec = {**spec, "knobs": {**spec["knobs"], "data.max_samples": NUM_ROWS}}
-    launched = client.launch(spec, key="openrlhf-sft")
-    asked = record_once_it_trains(client, launched.id)
-
-    seen = watch(client, launched.id, seconds=RUN_SECONDS)
-
-    assert seen.header["state"] == "finished", json.dumps(seen.header["cause"])
-    assert len(seen.steps_while_running) >= 3, "steps have to arrive while it trains"
-    assert seen.header["num_steps"] == NUM_STEPS, "read off the progress bars"
-    losses = points(client, launched.id, "loss/sft")
-    assert [step for step, _ in losses] == list(range(1, NUM_STEPS + 1))
-    assert losses[-1][1] < 0.75 * losses[0][1]
-    assert points(client, launched.id, "eval/loss")[-1][1] < losses[0][1]
-    assert all(seconds > 0 for _, seconds in points(client, launched.id, "time/step_seconds"))
-    folder = run_folder(stack, launched.id)
-    launch = json.loads((folder / "launch.json").read_text())
-    assert launch["argv"][:3] == [environment, "-m", "openrlhf.cli.train_sft"]
-    assert shown_command(stack, token, launched.id) == launch["argv"], "what is shown is byte for byte what ran"
-    check_recording(client, stack, token, launched.id, asked)
-    left = files_of(stack, token, launched.id)
-    assert left["model-final.zip"]["download_url"]
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
-        p.name for p in (folder / "model/final").iterdir()
-    }
 
 
 def test_a_trainer_that_the_cluster_does_not_have_is_named_before_anything_starts(client: ApiClient) -> None:

@@ -56,8 +56,8 @@ def make_models(client: ApiClient, stack: Stack, token: str, run: str) -> dict[s
     is_same = None
     if newest in made:
         left = files_of(stack, token, run)
-        folder = stack.data_dir / "files" / "runs" / run / "a1"
-        final, model = (words_of(folder / str(left[name]["id"])) for name in names)
+        folder = stack.data_dir / "files" / "runs" / run
+        final, model = (words_of(folder / f"a{left[name]['attempt']}" / str(left[name]["id"])) for name in names)
         is_same = final == model
     found = CheckpointModels(
         checkpoints=len(checkpoints),

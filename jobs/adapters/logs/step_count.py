@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobs.adapters.checkpoints import origin_of
 from jobs.adapters.logs.gathering import NOBODY
 from jobs.catalog.spec.runspec import RunSpec
 from profiling.events import Event, note
@@ -16,11 +17,14 @@ BAR = r":\s+\d+%\|[^|\r\n]*\|\s*\d+/(?P<total>\d+) \["
 
 @dataclass(slots=True, kw_only=True)
 class StepCount:
-    """Reports the number of steps once, as soon as `count` reads it off the bars; never where the spec says it."""
+    """Reports the number of steps once, as soon as `count` reads it off the bars; never where the spec says it.
+
+    `count` is given the bars, the spec, and the step that the attempt was resumed from.
+    """
 
     spec: RunSpec
     run_dir: Path
-    count: Callable[[str, RunSpec], int | None]
+    count: Callable[[str, RunSpec, int], int | None]
     _is_over: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -35,7 +39,7 @@ class StepCount:
                 head = file.read(HEAD_BYTES)
         except FileNotFoundError:
             return
-        num_steps = self.count(head.decode("utf-8", "replace"), self.spec)
+        num_steps = self.count(head.decode("utf-8", "replace"), self.spec, origin_of(self.run_dir))
         self._is_over = num_steps is not None or len(head) == HEAD_BYTES
         if num_steps:
             yield note(f"{num_steps:,} steps planned", attempt=NOBODY, step=0, meta={"num_steps": num_steps})

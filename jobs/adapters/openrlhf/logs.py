@@ -28,7 +28,7 @@ STDOUT = "log/driver-0.stdout"
 _SAMPLE = re.compile(r"\] Sample: (\[.*\])\s*$")
 _LINE = re.compile(r"Global step (\d{1,18}): (\{.*\})\s*$")
 _EPOCHS = re.compile("Train epoch" + BAR)
-_MICRO_BATCHES = re.compile(r"Train step of epoch \d+" + BAR)
+_MICRO_BATCHES = re.compile(r"Train step of epoch (?P<epoch>\d{1,9})" + BAR)
 _NAMES = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
 
 
@@ -129,17 +129,21 @@ def _number(node: ast.expr) -> float | None:
     return None
 
 
-def planned_steps(text: str, spec: RunSpec) -> int | None:
+def planned_steps(text: str, spec: RunSpec, origin: int = 0) -> int | None:
     """Return how many steps the progress bars in `text` promise; None if they do not say (yet).
 
     Train epoch:   0%|          | 0/2 [00:00<?, ?it/s]                  epochs
     Train step of epoch 0:   3%|▎         | 1/32 [00:00<00:09, ...]     micro-batches of an epoch
+
+    An attempt that goes on from the step `origin` counts the epochs that are left, from the one that it is in, of which
+    it counts the micro-batches that are left (trainer/dpo_trainer.py, fit; utils/distributed_sampler.py).
     """
     if is_in(spec.algorithm, "rl"):
         return None  # whose bars count something else
     epochs, micro_batches = _EPOCHS.search(text), _MICRO_BATCHES.search(text)
     if epochs and micro_batches:
-        return int(epochs["total"]) * int(micro_batches["total"]) // _micro_batches_per_step(spec)
+        epoch, left = int(micro_batches["epoch"]), int(micro_batches["total"]) // _micro_batches_per_step(spec)
+        return (origin + left) // (epoch + 1) * (epoch + int(epochs["total"]))
     return None
 
 

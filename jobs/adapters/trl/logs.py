@@ -52,7 +52,7 @@ class TrlLogs:
         return not _SUMMARY.fullmatch(tag) and not (self._is_rl and tag == "eval/loss")
 
 
-def planned_steps(text: str, spec: RunSpec) -> int | None:
+def planned_steps(text: str, spec: RunSpec, origin: int = 0) -> int | None:  # noqa: ARG001 (its bar has all steps)
     """Return how many steps the progress bar in `text` promises; None if it does not say (yet).
 
     Tokenizing train dataset: 100%|##########| 90/90 [00:00<00:00, ...]     has a name: it prepares something

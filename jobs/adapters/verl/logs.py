@@ -150,7 +150,7 @@ def _text_number(text: str) -> float | None:
         return None
 
 
-def planned_steps(text: str, spec: RunSpec) -> int | None:  # noqa: ARG001
+def planned_steps(text: str, spec: RunSpec, origin: int = 0) -> int | None:  # noqa: ARG001 (its bars have all steps)
     """Return how many steps the progress bars in `text` promise; None if they do not say (yet).
 
     Epoch 1/4:   6%|▋         | 1/16 [00:03<00:49,  3.32s/it]           supervised: epochs, and steps of one

@@ -284,6 +284,7 @@ def test_prompts_ask_for_responses_of_the_lengths_that_are_wanted() -> None:
         assert expected_tokens(30 + ticks, ticks, most=256) == pytest.approx(tokens, rel=0.2)
 
 
+@pytest.mark.proof
 def test_responses_of_the_made_model_end_when_their_ticks_say() -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

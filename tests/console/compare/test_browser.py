@@ -93,6 +93,7 @@ def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, li
     assert page.evaluate(NAMELESS) == []
 
 
+@pytest.mark.proof
 def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     first = start(live_console, "one", steps=12, color=0)
     second = start(live_console, "two", steps=12, color=1)

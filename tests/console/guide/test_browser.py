@@ -11,6 +11,7 @@ from tests.console.window import NAMELESS, until
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.proof
 def test_an_option_is_typed_and_its_knob_is_read(page: Page, live_console: LiveConsole) -> None:
     page.goto(f"{live_console.url}/guide")
     expect(page.locator(".guide-found")).to_have_text(re.compile(r"^\s*\d+ knobs\s*$"))

@@ -238,6 +238,7 @@ def test_a_file_of_the_wrong_kind_is_refused_before_it_is_sent(form: Page, tmp_p
     expect(form.locator('[data-error-for~="data.id"]')).to_contain_text("mine.xlsx is no JSONL, JSON, CSV or Parquet")
 
 
+@pytest.mark.proof
 def test_a_double_click_launches_one_run_and_opens_its_page(form: Page) -> None:
     form.fill("[name=name]", "from the browser")
 

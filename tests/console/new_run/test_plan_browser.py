@@ -97,6 +97,7 @@ def test_the_panel_follows_each_key_and_the_last_one_wins(page: Page, live_conso
     expect(needed).to_have_text(told["0.41"] or "")
 
 
+@pytest.mark.proof
 def test_advice_is_applied_by_one_click_and_undone(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console, "a100-40-sxm")
     expect(verdict(page)).to_have_text("Does not fit")

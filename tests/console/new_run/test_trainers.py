@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
@@ -15,7 +16,7 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import to_json
 from jobs.catalog.trainer import trainers
 from jobs.models import Project, Run
-from tests.rows import make_project, make_run, make_user
+from tests.rows import make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -232,3 +233,16 @@ def test_the_config_tab_and_the_api_show_the_command_of_a_run(editor: Client, pr
     assert "-m openrlhf.cli.train_sft" in page
     assert command["argv"][1:3] == ["-m", "openrlhf.cli.train_sft"]
     assert run.pk in command["shell"]
+
+
+def test_the_command_of_an_attempt_that_goes_on_names_its_checkpoint(editor: Client, project: Project) -> None:
+    run = make_run(project, spec=OPENRLHF_SFT)
+    make_artifact(run, "checkpoint-4", type="checkpoint", step=4, path="checkpoints/global_step4")
+    run.attempts.create(number=2, submission_id="a2", resume_attempt=1, resume_step=4)
+    Run.objects.filter(pk=run.pk).update(latest_attempt=2)
+
+    command = editor.get(f"/api/runs/{run.pk}/trainer-command").json()
+
+    assert command["argv"][-1] == "--ckpt.load_enable"
+    folder = f"{settings.RUN_ROOT}/{run.pk}/a1/checkpoints/global_step4"
+    assert f"mkdir -p checkpoints\ncp -al {folder} checkpoints/global_step4\n" in command["shell"]

@@ -209,6 +209,7 @@ def test_home_leads_to_the_dialog_and_what_is_lost_is_not_proposed(page: Page, l
     expect(page.locator("[data-files] tr").first.locator(".state")).to_have_text("lost")
 
 
+@pytest.mark.proof
 def test_another_trainers_run_is_offered_only_what_it_can_do(page: Page, live_console: LiveConsole) -> None:
     spec = {"algorithm": "sft", "trainer": {"name": "openrlhf"}}
     run = make_run(live_console.project, state="running", spec=spec, user=live_console.user)

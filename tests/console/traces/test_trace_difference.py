@@ -138,6 +138,7 @@ def test_iterations_that_repeat_are_compared_as_steps(client: Client, unmarked: 
     assert "found by repetition of the kernels" in _text(client.get(f"/traces/{sides[0].pk}/summary"))
 
 
+@pytest.mark.proof
 def test_devices_and_versions_that_differ_come_first(client: Client, project: Project, unmarked: Make) -> None:
     before, after = (imported(project, file=REAL / f"torch_diff_{name}.json.gz") for name in ("control", "test"))
     found = client.get(f"/api/traces/{before.pk}/difference?other={after.pk}").json()

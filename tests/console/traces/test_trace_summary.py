@@ -195,6 +195,7 @@ def test_the_difference_of_two_traces_on_a_page(client: Client, project: Project
     assert "empty holds no events of a worker yet." in text
 
 
+@pytest.mark.proof
 def test_the_difference_of_the_real_pair_on_a_page(client: Client, project: Project) -> None:
     before, after = (imported(project, file=REAL / f"torch_diff_{name}.json.gz") for name in ("control", "test"))
     text = _text(client.get(f"/traces/{before.pk}/difference?other={after.pk}"))

@@ -47,6 +47,7 @@ def test_the_summary_of_a_real_trace_reads_without_a_script(page: Page, live_con
     expect(page.get_by_role("link", name="Whole trace")).to_be_visible()
 
 
+@pytest.mark.proof
 def test_the_difference_of_two_traces_is_asked_for_and_read(page: Page, live_console: LiveConsole) -> None:
     before, after = (
         imported(live_console.project, file=REAL / f"torch_diff_{name}.json.gz") for name in ("control", "test")

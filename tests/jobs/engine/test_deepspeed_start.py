@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HOUSE = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys
@@ -17,6 +19,7 @@ print(deepspeed.ops.__compatible_ops__, os.environ.get("TORCHDYNAMO_DISABLE"))
 """
 
 
+@pytest.mark.proof
 def test_zero_asks_for_muon_without_a_compiler_and_compilers_stay_on() -> None:
     environment = {key: value for key, value in os.environ.items() if key != "TORCHDYNAMO_DISABLE"}
     command = [sys.executable, "-c", PROGRAM]

@@ -74,6 +74,7 @@ def test_the_best_model_is_the_one_that_sorts_most_pairs(dpo: EndedRun) -> None:
     assert (dpo.run_dir / "model" / "final" / "model.safetensors").is_file()
 
 
+@pytest.mark.proof
 def test_labels_out_of_balance_are_learned_with_a_note_and_shown_by_label(start_engine: Any, tmp_path: Path) -> None:
     """KTO on three steps of one file with columns of its own: three undesirable responses to a desirable one."""
     rows = load_table(DataSource(), inputs_dir=tmp_path).train[:80]

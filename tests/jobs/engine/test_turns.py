@@ -51,6 +51,7 @@ def writer_of(log: Path) -> int:
     raise AssertionError(f"nobody writes {log}")
 
 
+@pytest.mark.proof
 @pytest.mark.slow("it starts a run and kills its engine")
 def test_an_engine_that_dies_beside_the_policy_is_named(killed: EndedRun) -> None:
     assert killed.code == 1

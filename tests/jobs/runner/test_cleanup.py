@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
@@ -60,6 +61,7 @@ def test_cleanup_ends_the_orphan_ships_the_rest_and_gives_the_cleanup_report(
     assert "logs.zip" in console.ready
 
 
+@pytest.mark.proof
 def test_cleanup_of_an_attempt_that_the_console_has_ended_already_is_let_in(house: House, console: FakeConsole) -> None:
     kill_runner(house, console)
     with console.condition:

@@ -115,6 +115,7 @@ def test_a_run_is_recorded_by_time_until_it_ends_and_what_cannot_be_recorded_is_
     assert "aten::mm" in trace_of(console, "c-9-policy-0.pt.trace.json.gz")
 
 
+@pytest.mark.proof
 def test_steps_are_recorded_as_the_log_tells_of_them_and_a_kill_fails_what_is_recorded_then_with_the_reason(
     other: OtherTrainer,  # noqa: F811
     house: House,

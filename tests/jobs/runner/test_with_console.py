@@ -222,6 +222,7 @@ def test_a_run_survives_the_death_of_every_part_of_the_console(real_house: House
     assert seen["artifacts"] == {"model-final.zip": True, "logs.zip": True}
 
 
+@pytest.mark.proof
 def test_a_run_that_was_live_at_the_backup_goes_on_with_the_restored_console(
     real_house: House, real: Console, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """The model of a checkpoint is the one that the run exports at that step, bit for bit."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,11 @@ from tests.jobs.engine.lone_merge import CASES, FILE_BYTES
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str, str]) -> Path:
     """Return the folder of the ranks that have learned, saved and exported."""
     folder = tmp_path_factory.mktemp("trained")
-    subprocess.run([sys.executable, "-m", "tests.jobs.engine.lone_merge", str(folder)], check=True, timeout=300)
+    command = [sys.executable, "-m", "tests.jobs.engine.lone_merge", str(folder)]
+    subprocess.run(command, env=os.environ | warm_environment, check=True, timeout=300)
     return folder
 
 

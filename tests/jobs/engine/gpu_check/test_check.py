@@ -47,6 +47,7 @@ def test_what_is_there_and_does_not_work_is_a_failure() -> None:
     assert report(run_checks(CHECKS, probe))["failed"] == ["nccl"]
 
 
+@pytest.mark.proof
 def test_this_machine_gets_an_answer(tmp_path: Path) -> None:
     output = tmp_path / "gpu.json"
     command = [sys.executable, "-m", "jobs.engine.gpu_check.check", "--output", str(output)]

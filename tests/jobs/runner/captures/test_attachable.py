@@ -65,6 +65,7 @@ def record(workers: AttachableWorkers, folder: Path, names: list[str]) -> list[s
     return [Path(message["path"]).name for message in told]
 
 
+@pytest.mark.proof
 def test_every_rank_that_torchrun_starts_is_a_worker_and_torchrun_is_none(tmp_path: Path) -> None:
     body = """
     import torch.distributed as dist

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 
 import psutil
+import pytest
 
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import TOKEN, FakeConsole
@@ -206,6 +207,7 @@ def test_the_clean_up_after_a_killed_runner_brings_them_too(house: House, consol
     assert console.of_kind("capture")[-1]["meta"]["truncated"] == "The runner was killed, and the trainer with it."
 
 
+@pytest.mark.proof
 def test_a_worker_that_writes_while_it_leaves_is_given_the_time(house: House, console: FakeConsole) -> None:
     worker = """
 import signal, sys, time
