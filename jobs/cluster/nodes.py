@@ -38,10 +38,10 @@ def keep_node(attempt: Attempt, node: str) -> None:
     if not node or not attempt.ran_on or attempt.ran_on.get("address"):
         return
     address = next((each.address for each in cluster_state().nodes if each.id == node), "")
-    known = {**attempt.ran_on, "node": node, "address": address}
-    if known != attempt.ran_on:
-        attempt.ran_on = known
-        Attempt.objects.filter(pk=attempt.pk).update(ran_on=known)
+    place = {"node": node, "address": address}
+    if not place.items() <= attempt.ran_on.items():
+        attempt.ran_on = {**attempt.ran_on, **place}
+        Attempt.objects.filter(pk=attempt.pk).update(ran_on=attempt.ran_on)
 
 
 def runner_node(attempt: Attempt, state: ClusterState) -> Node | None:
