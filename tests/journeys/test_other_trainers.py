@@ -65,12 +65,12 @@ KILLED = (
     KilledRun(name="openrlhf dpo", steps=8, every=4, judged_by="loss/pairs", knobs={"data.max_samples": 1024}),
     KilledRun(
         name="verl sft",
-        steps=8,
+        steps=12,
         every=4,
         judged_by="loss/sft",
-        knobs={"train.num_steps": 8, "checkpoint.save_contents": "model,optimizer,extra"},
+        knobs={"train.num_steps": 12, "checkpoint.save_contents": "model,optimizer,extra"},
     ),
-    KilledRun(name="trl grpo", steps=6, every=3, judged_by="reward/mean", knobs={"train.num_steps": 6}, is_dear=False),
+    KilledRun(name="trl grpo", steps=8, every=4, judged_by="reward/mean", knobs={"train.num_steps": 8}, is_dear=False),
 )
 
 
