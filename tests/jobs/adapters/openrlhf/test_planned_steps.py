@@ -16,7 +16,7 @@ SPEC = parse_spec(
 
 
 def bars(*, epochs: int, epoch: int, micro_batches: int) -> str:
-    """Return what OpenRLHF draws: the epochs that are left, and the micro-batches that are left of the first of them."""
+    """Return what OpenRLHF draws: the epochs that are left, and the micro-batches that are left of the first one."""
     return (
         f"Train epoch:   0%|          | 0/{epochs} [00:00<?, ?it/s]\n"
         f"Train step of epoch {epoch}:   0%|          | 0/{micro_batches} [00:00<?, ?it/s]"
