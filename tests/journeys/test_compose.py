@@ -252,6 +252,7 @@ class Browser:
         return thread
 
 
+@pytest.mark.proof
 @pytest.mark.slow("every service of the composition, and a whole run")
 @pytest.mark.stack
 @pytest.mark.engine
@@ -312,6 +313,7 @@ def _seqs(seen: list[dict[str, Any]]) -> list[int]:
     return [m["seq"] for m in seen if m["type"] == "frame"]
 
 
+@pytest.mark.proof
 def test_nothing_in_a_command_line_is_a_secret(composition: Composition) -> None:
     for name, process in composition.running.items():
         argv = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode()
