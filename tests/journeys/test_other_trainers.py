@@ -111,7 +111,8 @@ def test_a_killed_run_goes_on_from_its_checkpoint_and_leaves_a_model(
     assert files_of(stack, token, run)["model-final.zip"]["download_url"]
     made = make_models(client, stack, token, run)
     assert (made["models"], made["problem"]) == (made["checkpoints"], ""), made
-    assert made["says_the_same"] is not False
+    # The last one of verl is the run's own model, so that there is nothing to hold it against.
+    assert made["says_the_same"] is (None if killed.trainer == "verl" else True)
     if killed.name == "trl grpo":
         check_rollouts(stack, token, run, killed)
 

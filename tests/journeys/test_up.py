@@ -89,6 +89,7 @@ def test_ctrl_c_during_the_start_leaves_nothing() -> None:
     assert processes_of(running.data_dir) == []
 
 
+@pytest.mark.proof
 def test_a_smoke_test_that_has_no_time_starts_the_demo_and_fails(tmp_path: Path) -> None:
     """What it makes of a demo that learned, or did not, is in tests/console/embedded/test_smoke.py."""
     env = {**own_environment(), "TMPDIR": str(tmp_path)}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 180}
-EVERY_VARIANT = "PITWALL_EVERY_VARIANT"  # set by `make proof-exactness`
+EVERY_VARIANT = "PITWALL_EVERY_VARIANT"  # set by `make proof-exactness` and `make proof-tests`
 HAS_EVERY = bool(os.environ.get(EVERY_VARIANT))
 
 
@@ -52,7 +52,7 @@ KEPT = ("0", "2", "3", "moved 3", "packed", "host 3", "bfloat16 3", "bfloat16 ha
 VARIANTS = shortened(ALL_VARIANTS, KEPT)
 STEPS = 5 if HAS_EVERY else 4
 PRECISIONS = ("float32", "bfloat16") if HAS_EVERY else ("float32",)
-"""In which the layouts of the roles are held against each other."""
+"""In which the layouts of the roles are held against each other, and syncs of weights are looked at."""
 BREAKS = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
 
 

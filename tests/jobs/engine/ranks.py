@@ -228,7 +228,7 @@ class SyncBench:
 
 
 def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
-    """The gap after good and bad syncs, the policy having learned before each, in both precisions; in bfloat16, where
+    """The gap after good and bad syncs, the policy having learned before each, in each precision; in bfloat16, where
     gaps vary, after ten good ones more.
     """
     return {
@@ -236,6 +236,7 @@ def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
             run_dir / precision, base | {"knobs": base["knobs"] | {"memory.precision": precision}}, num_healthy=healthy
         )
         for precision, healthy in (("float32", 0), ("bfloat16", 10))
+        if precision in PRECISIONS
     }
 
 

@@ -187,6 +187,11 @@ def test_the_prompt_is_longer_than_a_cache_block(gaps: dict[str, Any]) -> None:
 @pytest.mark.parametrize("when", ["start", "before_stale_cache", "before_stale_head", "end"])
 def test_a_sync_brings_vllm_to_the_trainer(gaps: dict[str, Any], when: str) -> None:
     assert 0 < gaps["float32"][when]["sync/max_logprob_diff"] <= LARGEST_GAP
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("when", ["start", "before_stale_cache", "before_stale_head", "end"])
+def test_a_sync_brings_vllm_to_the_trainer_in_bfloat16_too(gaps: dict[str, Any], when: str) -> None:
     assert 0 < gaps["bfloat16"][when]["sync/mean_probability_diff"] <= LARGEST_MEAN
 
 
@@ -195,11 +200,13 @@ def test_a_skipped_sync_a_stale_cache_and_an_unrefreshed_head_are_seen(gaps: dic
     assert gaps["float32"][fault]["sync/max_logprob_diff"] > LARGEST_GAP
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fault", ["skipped", "stale_cache"])  # vLLM packs no head in bfloat16
 def test_they_are_seen_in_bfloat16_too(gaps: dict[str, Any], fault: str) -> None:
     assert gaps["bfloat16"][fault]["sync/mean_probability_diff"] > LARGEST_MEAN
 
 
+@pytest.mark.proof
 def test_ten_healthy_steps_in_bfloat16_are_not_mistaken_for_a_fault(gaps: dict[str, Any]) -> None:
     means = [gap["sync/mean_probability_diff"] for gap in gaps["bfloat16"]["healthy"]]
 
