@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from jobs.cluster.ray_api import forget_state
 from tests.jobs.clock import Clock
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
 
@@ -13,7 +14,9 @@ from tests.jobs.fake_ray import TOKEN, FakeRay, serve
 def ray(settings: Any) -> Iterator[FakeRay]:
     with serve() as server:
         settings.RAY_ADDRESS, settings.RAY_AUTH_TOKEN = server.address, TOKEN
+        forget_state()  # of another test's
         yield server
+        forget_state()
 
 
 @pytest.fixture
