@@ -142,8 +142,10 @@ def planned_steps(text: str, spec: RunSpec, origin: int = 0) -> int | None:
         return None  # whose bars count something else
     epochs, micro_batches = _EPOCHS.search(text), _MICRO_BATCHES.search(text)
     if epochs and micro_batches:
-        epoch, left = int(micro_batches["epoch"]), int(micro_batches["total"]) // _micro_batches_per_step(spec)
-        return (origin + left) // (epoch + 1) * (epoch + int(epochs["total"]))
+        epoch, left, each = int(micro_batches["epoch"]), int(micro_batches["total"]), _micro_batches_per_step(spec)
+        whole_steps = (origin + left // each) // (epoch + 1)  # of an epoch; what is left over goes into the next one's
+        of_epoch = (origin - epoch * whole_steps) * each + left
+        return (origin * each + left + (int(epochs["total"]) - 1) * of_epoch) // each
     return None
 
 

@@ -33,3 +33,9 @@ def test_a_run_has_as_many_steps_wherever_it_goes_on(origin: int, epochs: int, e
 
     assert planned_steps(drawn, SPEC, origin) == 30
     assert planned_steps(drawn.partition("\n")[0], SPEC, origin) is None
+
+
+@pytest.mark.parametrize(("origin", "micro_batches"), [(0, 42), (4, 26)])
+def test_micro_batches_that_fill_no_step_go_into_one_of_the_next_epoch(origin: int, micro_batches: int) -> None:
+    """Three epochs of 42 micro-batches are 31 steps of four."""
+    assert planned_steps(bars(epochs=3, epoch=0, micro_batches=micro_batches), SPEC, origin) == 31
