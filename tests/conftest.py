@@ -56,6 +56,7 @@ CHROMIUM_ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--process-per-site",
 ]
 DOWNLOAD_SECONDS = 180
 PATIENCE_SECONDS = 60.0

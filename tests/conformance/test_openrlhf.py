@@ -17,6 +17,7 @@ from tests.conformance.openrlhf_parsers import Parsers, real_parsers
 from tests.conformance.openrlhf_rejected import rejected
 from tests.conformance.openrlhf_specs import VERSIONS, reachable, specs_of
 from tests.conformance.specs import coverage
+from tests.versions import newest_first
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def _is_same(ours: Any, theirs: Any) -> bool:
         return str(ours) == str(theirs)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", newest_first(VERSIONS))
 def test_the_real_program_takes_every_command_as_it_is_meant_and_it_reads_back_as_the_spec(
     version: str, parsers: Parsers
 ) -> None:

@@ -14,11 +14,12 @@ from tests.conformance.trl_checks import TrlParsers, differences, errors_of, is_
 from tests.conformance.trl_rejected import rejected
 from tests.conformance.trl_specs import VERSIONS, reachable, specs_of
 from tests.conformance.write_trl_options import text_of
+from tests.versions import newest_first
 
 NUMBER = int(os.environ.get("PITWALL_CONFORMANCE_SPECS", "48"))
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=newest_first(VERSIONS))
 def parsers(request: pytest.FixtureRequest) -> Iterator[TrlParsers]:
     running = TrlParsers(request.param)
     yield running

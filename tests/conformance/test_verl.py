@@ -18,17 +18,16 @@ from tests.conformance.verl_checks import (
 )
 from tests.conformance.verl_rejected import rejected
 from tests.conformance.verl_specs import DRAWING
+from tests.versions import newest_first
 
 
-@pytest.mark.parametrize(
-    "version", [VERSIONS[0], *(pytest.param(one, marks=pytest.mark.proof) for one in VERSIONS[1:])]
-)
+@pytest.mark.parametrize("version", newest_first(VERSIONS))
 def test_hydra_takes_every_command_and_every_value_arrives_as_it_is_meant(version: str) -> None:
     for place, spec in enumerate(specs_of(version, number_of_specs())):
         assert refusals(spec, from_files=place % 20 == 0) == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", newest_first(VERSIONS))
 def test_a_command_read_back_is_the_spec_it_was_written_from(version: str) -> None:
     for spec in specs_of(version, number_of_specs()):
         assert differences(spec) == []

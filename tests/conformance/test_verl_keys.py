@@ -13,6 +13,7 @@ from jobs.catalog.trainer import trainers
 from tests.conformance import write_verl_keys
 from tests.conformance.hydra_compose import Composer
 from tests.conformance.unpacked_wheels import unpacked
+from tests.versions import newest_first
 
 # Keys that the adapter writes in every command, so that verl's own default never counts: placeholders such as
 # ~/models/deepseek-llm-7b-chat, and values that follow another key.
@@ -99,7 +100,7 @@ def test_every_key_is_there_with_the_default_that_the_catalogue_says(version: st
     assert sorted(set(wrong)) == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", newest_first(VERSIONS))
 @pytest.mark.parametrize(("program", "engine"), [("main_ppo", "dp"), ("main_ppo", "megatron"), ("sft_trainer", "")])
 def test_added_keys_are_taken_with_their_plus(version: str, program: str, engine: str) -> None:
     added = {

@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_pages_in_english(
 @needs_gettext
 def test_the_catalogs_hold_what_the_code_says_and_nothing_else(tmp_path: Path) -> None:
     for part in ("console", "jobs", "profiling", "templates"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "bundled", "*.mo"))
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("bundled", "*.mo"))
     shutil.copytree(ROOT / "static" / "js", tmp_path / "static" / "js")
     shutil.copy(ROOT / "manage.py", tmp_path)
     settings = {"DJANGO_SETTINGS_MODULE": "console.settings", "PITWALL_DATA_DIR": str(tmp_path / "data")}

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import cycle
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,16 @@ from jobs.planner.validation import validate
 from profiling.events import to_line
 from profiling.phases import ROLES
 from tests.jobs.planner.hardware import fleet, models_for
+from tests.versions import newest_first
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ROOT / "jobs" / "adapters"
 RUN_DIR = Path("/srv/runs/a run/a1")
 SOON = 15.0  # seconds on a busy machine
 NAMES = tuple(trainers())
-VERSIONS = [(name, version) for name, info in trainers().items() for version in info.versions]
-OTHERS = [(name, version) for name, version in VERSIONS if trainers()[name].package]
+ALL_VERSIONS = [(name, version) for name, info in trainers().items() for version in info.versions]
+VERSIONS = newest_first(ALL_VERSIONS, of=itemgetter(0))
+OTHERS = newest_first([each for each in ALL_VERSIONS if trainers()[each[0]].package], of=itemgetter(0))
 TRIES = 6  # draws in which a knob that is wanted may be switched off by another
 FOUR = 4  # knobs that a drawn spec gets on purpose
 

@@ -25,6 +25,7 @@ class Command(BaseCommand):
     """Gather and compile; name what has no translation."""
 
     help = "Gather the texts of pages, catalog and rules into console/locale (needs gettext)"
+    requires_system_checks = []  # they load every page and operation, which takes as long as gathering
 
     def handle(self, *_arguments: Any, **_options: Any) -> None:
         """Write the texts that gettext cannot see into build/, let Django gather all, and compile."""

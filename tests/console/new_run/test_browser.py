@@ -113,6 +113,7 @@ def test_missing_data_is_told_by_the_preview(form: Page) -> None:
     expect(form.locator(".verdict .state")).to_contain_text("1 problem")
 
 
+@pytest.mark.proof
 def test_marks_say_who_chose_a_value_and_restore_what_it_was(form: Page) -> None:
     field = form.locator('.field[data-name="knobs.train.num_steps"]')
     field.locator("input").fill("7")
@@ -139,6 +140,7 @@ def test_knobs_are_found_by_name_or_flag_and_explained(form: Page) -> None:
     expect(form.locator("#knob-help")).to_be_hidden()
 
 
+@pytest.mark.proof
 def test_undo_takes_back_one_change_at_a_time(form: Page) -> None:
     steps = form.locator('[name="knobs.train.num_steps"]')
     steps.fill("7")
@@ -181,6 +183,7 @@ def test_a_custom_reward_is_tried_and_its_fault_is_named(form: Page) -> None:
     expect(form.locator("#e-reward-source")).to_contain_text("line 2")
 
 
+@pytest.mark.proof
 def test_a_clone_says_what_differs(page: Page, live_console: LiveConsole) -> None:
     run = make_run(live_console.project, spec={"name": "first-t01", "knobs": {"train.num_steps": 12}})
     page.goto(f"{live_console.url}/runs/new?from={run.pk}")
@@ -228,6 +231,7 @@ def test_a_file_is_uploaded_and_previewed(form: Page, live_console: LiveConsole,
     assert Upload.objects.filter(project=live_console.project, file_name="mine.jsonl").count() == 1
 
 
+@pytest.mark.proof
 def test_a_file_of_the_wrong_kind_is_refused_before_it_is_sent(form: Page, tmp_path: Path) -> None:
     file = tmp_path / "mine.xlsx"
     file.write_text("a,b\n")
@@ -300,6 +304,7 @@ def test_what_was_typed_goes_along_to_another_trainer_and_comes_back(form: Page)
     expect(form.locator("[data-num-changes]")).to_have_text("2 changes")
 
 
+@pytest.mark.proof
 def test_a_knob_is_found_by_any_framework_s_flag_and_it_is_said_whose_it_is(form: Page) -> None:
     form.fill("[data-knob-search]", "--vllm.num_engines")
     expect(form.locator("[data-elsewhere] li")).to_contain_text(["OpenRLHF 0.11.2, 0.10.2"])

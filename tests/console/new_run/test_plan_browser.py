@@ -239,6 +239,7 @@ def test_an_unknown_model_is_planned_by_its_pasted_config(page: Page, live_conso
     expect(verdict(page)).to_have_text("Unknown")  # a config is one model's
 
 
+@pytest.mark.proof
 def test_sizes_that_do_not_divide_are_told_beside_their_knob(page: Page, live_console: LiveConsole) -> None:
     opened(page, live_console)
 

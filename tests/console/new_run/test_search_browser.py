@@ -73,6 +73,7 @@ ABOVE_THE_KNOBS = {
 }
 
 
+@pytest.mark.proof
 def test_what_stands_above_the_knobs_is_found_and_gone_to(form: Page) -> None:
     for typed, label in ABOVE_THE_KNOBS.items():
         form.fill("[data-knob-search]", typed)
@@ -84,6 +85,7 @@ def test_what_stands_above_the_knobs_is_found_and_gone_to(form: Page) -> None:
         assert reached == label, typed
 
 
+@pytest.mark.proof
 def test_a_column_is_found_by_a_trainer_s_flag_where_it_stands(form: Page) -> None:
     form.fill("[data-knob-search]", "--input_key")
 
@@ -93,6 +95,7 @@ def test_a_column_is_found_by_a_trainer_s_flag_where_it_stands(form: Page) -> No
     expect(form.locator("[data-no-knob]")).to_be_hidden()
 
 
+@pytest.mark.proof
 def test_what_pitwall_sets_itself_is_told_with_the_reason(form: Page) -> None:
     form.fill("[data-knob-search]", "--save_path")
     expect(form.locator("[data-told] li").first).to_contain_text(

@@ -107,6 +107,7 @@ def test_series_that_could_not_be_read_are_read_again_without_a_click(page: Page
     expect(page.locator('[data-field="charts-error"]')).to_be_empty()
 
 
+@pytest.mark.proof
 def test_values_that_are_not_finite_stay_visible(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=2)
     open_run(page, live_console, reporter.run, "charts")
@@ -122,6 +123,7 @@ def test_values_that_are_not_finite_stay_visible(page: Page, live_console: LiveC
     expect(page.locator('[data-metric="policy/entropy"] [data-part="value"]')).to_have_text("NaN")
 
 
+@pytest.mark.proof
 def test_a_constant_that_smoothing_blurs_is_drawn_with_few_ticks(page: Page, live_console: LiveConsole) -> None:
     """Smoothed, 0.0003 differs from itself in the last digit: ticks over that span never end."""
     reporter = start(live_console)
@@ -144,6 +146,7 @@ def test_a_constant_that_smoothing_blurs_is_drawn_with_few_ticks(page: Page, liv
     until(page, f"!{rate}.needs")
 
 
+@pytest.mark.proof
 def test_a_smoothed_tail_of_zeros_is_drawn_on_a_log_axis(page: Page, live_console: LiveConsole) -> None:
     """One value and then zeros: smoothed, they halve towards 1e-300, and uPlot's ticks of such a log axis never end."""
     reporter = start(live_console)
@@ -208,6 +211,7 @@ def test_the_address_keeps_tab_smoothing_and_zoom(page: Page, live_console: Live
     assert page.evaluate("window.pitwallRun.view.zoom") is None
 
 
+@pytest.mark.proof
 def test_metrics_are_found_by_name_and_by_label(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=2)
     open_run(page, live_console, reporter.run, "charts")
@@ -275,6 +279,7 @@ def test_the_log_is_searched_line_by_line_and_followed(page: Page, live_console:
     assert page.locator(".run-log-line").count() == 21
 
 
+@pytest.mark.proof
 def test_a_link_to_a_log_line_leads_there(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console)
     reporter.steps(300, at_once=50)
@@ -314,6 +319,7 @@ def test_a_moment_leads_to_its_log_lines_and_a_line_to_the_timeline(page: Page, 
     until(page, f"window.pitwallRun && Math.abs({WINDOW}.to - {WINDOW}.from - 2.2) < 0.01")
 
 
+@pytest.mark.proof
 def test_a_sample_leads_to_its_step_on_the_timeline(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=20)
     open_run(page, live_console, reporter.run, "samples")
@@ -376,6 +382,7 @@ def test_samples_are_filtered_by_reward_and_reviewed_one_after_the_other(page: P
     assert list(SampleReview.objects.order_by("pk").values_list("verdict", "note")) == [("down", ""), ("", "guessed")]
 
 
+@pytest.mark.proof
 def test_the_theme_changes_the_canvases_too(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=6)
     open_run(page, live_console, reporter.run)
@@ -391,6 +398,7 @@ def test_the_theme_changes_the_canvases_too(page: Page, live_console: LiveConsol
     until(page, "(before) => (" + drawn + ") !== before", before)
 
 
+@pytest.mark.proof
 def test_a_queued_run_says_its_place_and_why_it_waits(page: Page, live_console: LiveConsole) -> None:
     run = start(live_console, state="queued", wait_reason="It needs 4 CPUs; 1 of 8 is free.").run
     open_run(page, live_console, run)

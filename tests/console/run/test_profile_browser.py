@@ -138,6 +138,7 @@ def test_the_state_of_a_capture_moves_on_the_page_without_a_reload(
     expect(page).to_have_url(re.compile(f"capture={capture}"))
 
 
+@pytest.mark.proof
 def test_a_capture_that_failed_says_why_and_can_be_deleted(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=2)
     open_profile(page, reporter)
@@ -216,6 +217,7 @@ def shoot(page: Page, name: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+@pytest.mark.proof
 def test_the_dialog_asks_what_and_says_which_tool_it_takes(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=1)
     tell(reporter, policy_0="", policy_1="", vllm_0="")

@@ -106,6 +106,7 @@ def test_a_dead_run_is_resumed_and_its_charts_are_one_clean_history(page: Page, 
     assert clock[1] == sorted(clock[1])
 
 
+@pytest.mark.proof
 def test_every_tab_marks_the_dead_branch(page: Page, live_console: LiveConsole) -> None:
     run = died(live_console)
     resume_run(run_id=run.pk, step=4, hardware={}, user=live_console.user, now=NOW)
@@ -173,6 +174,7 @@ def test_three_attempts_are_split_as_computed_by_hand(page: Page, live_console: 
     assert (found["resumes"], found["hasDead"]) == ([4, 6], True)
 
 
+@pytest.mark.proof
 def test_a_retry_to_come_is_said_and_can_be_called_off(page: Page, live_console: LiveConsole) -> None:
     run = died(live_console)
     Run.objects.filter(pk=run.pk).update(spec={**run.spec, "policy": {"retries": 2, "retry_on": "cluster"}})

@@ -245,6 +245,7 @@ def test_a_new_layer_appears_beside_the_phases_without_a_reload(
     assert page.evaluate("window.isSamePage") is True
 
 
+@pytest.mark.proof
 def test_the_list_of_files_follows_an_import_and_asks_for_one(page: Page, live_console: LiveConsole) -> None:
     trace = make_trace(live_console.project)
     layer = trace.layers.get()
@@ -282,6 +283,7 @@ def test_a_file_that_cannot_be_read_is_refused_on_the_page(
     assert not Trace.objects.filter(name="notes.json").exists()
 
 
+@pytest.mark.proof
 def test_lanes_fold_and_hide_and_the_address_keeps_it(page: Page, live_console: LiveConsole) -> None:
     trace = make_trace(live_console.project)
     open_trace(page, live_console, trace.pk)
@@ -331,6 +333,7 @@ def test_steps_counters_and_the_window_of_an_address(page: Page, live_console: L
     expect(page.locator(".trace-counter")).to_have_count(1)
 
 
+@pytest.mark.proof
 def test_a_trace_of_counters_alone_shows_its_curves(page: Page, live_console: LiveConsole) -> None:
     trace = imported(live_console.project, file=REAL / "torch_memory_timeline.raw.gz")
     open_trace(page, live_console, trace.pk)
@@ -347,6 +350,7 @@ def test_a_trace_of_counters_alone_shows_its_curves(page: Page, live_console: Li
     until(page, "location.search.includes('from=')")
 
 
+@pytest.mark.proof
 def test_a_pinned_lane_stands_above_the_others_here_and_in_the_next_trace(
     page: Page, live_console: LiveConsole
 ) -> None:
@@ -359,6 +363,7 @@ def test_a_pinned_lane_stands_above_the_others_here_and_in_the_next_trace(
     assert page.evaluate(order).startswith("Pinned,main")
 
 
+@pytest.mark.proof
 def test_a_bookmark_leads_to_its_window_and_lanes_keep_their_order_in_the_address(
     page: Page, live_console: LiveConsole
 ) -> None:

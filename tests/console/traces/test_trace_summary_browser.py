@@ -61,6 +61,7 @@ def test_the_difference_of_two_traces_is_asked_for_and_read(page: Page, live_con
     expect(page.locator(".tsum-answer")).to_contain_text("−46.6 ms")
 
 
+@pytest.mark.proof
 def test_memory_is_read_by_kind(page: Page, live_console: LiveConsole) -> None:
     trace = imported(live_console.project, file=REAL / "torch_memory_timeline.raw.gz")
     page.goto(f"{live_console.url}/traces/{trace.pk}/summary")

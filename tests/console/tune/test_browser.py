@@ -122,6 +122,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Page, live_console: LiveConsole)
     expect(page.locator("tr[data-run]")).to_have_count(3)
 
 
+@pytest.mark.proof
 def test_random_draws_from_a_range(page: Page, live_console: LiveConsole) -> None:
     page.goto(f"{live_console.url}/runs/new?sweep=1")
     page.fill('[name="sweep.knobs.0.id"]', RATE)
