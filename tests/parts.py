@@ -37,19 +37,17 @@ def is_marked(path: Path, text: str, markers: Sequence[str]) -> bool:
     return not folders.isdisjoint(markers) or any(f"mark.{marker}" in text for marker in markers)
 
 
-def files_of(part: str, *, slow_first: bool = False) -> list[str]:
+def files_of(part: str) -> list[str]:
     """Return the files that hold the tests of a part, and perhaps others of its files' tests.
 
-    What a part does not run it need not import either: collecting everything takes 20 s of a core. With
-    `slow_first` files with a slow test come first, so that no process is left alone with one at the end.
+    What a part does not run it need not import either: collecting everything takes 20 s of a core.
     """
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("test_*.py"))}
     if part in HALVES:
         light = [path for path in texts if not any(folder in MARKED for folder in path.parents)]
         first = {path for path in light if ENGINE in path.parents or LOADS_TORCH.search(texts[path])}
         return [str(path) for path in sorted(_halves(light, first)[HALVES.index(part)])]
-    files = [path for path, text in texts.items() if is_marked(path, text, MARKERS[part])]
-    return [str(path) for path in sorted(files, key=lambda path: slow_first and "mark.slow(" not in texts[path])]
+    return [str(path) for path, text in texts.items() if is_marked(path, text, MARKERS[part])]
 
 
 def _halves(paths: Sequence[Path], first: Set[Path]) -> tuple[list[Path], list[Path]]:

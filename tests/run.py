@@ -1,10 +1,10 @@
 """What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
-The tests run in parts. First, a file's tests together, what starts an engine or processes of its own, in two, and what
-opens pages of a console that lives in the test's process, in two as well: a third process would start a console of its
-own. Then whole consoles, two side by side, those with a browser apart, as Playwright's loop and asyncio tests do not
-share a process. All of them wait now and then: the checks and what needs little of the machine, in two processes, take
-what they leave, at the lowest priority, and the rest of the time alone.
+The tests run in parts, side by side in two lanes: what starts an engine or processes of its own, then whole consoles;
+and single pages, then journeys through whole consoles in a browser, apart from the others, as Playwright's loop and
+asyncio tests do not share a process. Each part is one process: a second would start an engine, a cluster or a console
+of its own, and import all again. All of them wait now and then: the checks and what needs little of the machine, in two
+processes, take what they leave, at the lowest priority, and the rest of the time alone.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -46,19 +46,17 @@ CHECKS: dict[str, list[str | Path]] = {
 }
 NODE_PACKAGES = ROOT / "node_modules" / ".package-lock.json"
 IS_BUSY = f"({' or '.join(BUSY)})"
-BY_FILE = ["-n", "2", "--dist", "loadfile"]
-IN_ORDER = "--no-loadscope-reorder"  # of files; else those with the most tests come first
 PARTS = {
     **{half: ["-m", f"not proof and not journey and not browser and not {IS_BUSY}"] for half in HALVES},
-    "engine": ["-m", f"not proof and not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
-    "pages": ["-m", "not proof and not journey and browser", *BY_FILE],
+    "engine": ["-m", f"not proof and not journey and not browser and {IS_BUSY}"],
+    "pages": ["-m", "not proof and not journey and browser"],
     "consoles": ["-m", "not proof and journey and not browser"],
     "journeys": ["-m", "not proof and journey and browser"],
 }
 Lane = Sequence[str]  # parts that run one after the other
 Group = Sequence[Lane]  # side by side, in lanes that take about as long as each other
 LIGHT: Group = tuple((half,) for half in HALVES)
-HEAVY: Sequence[Group] = ((("engine",),), (("pages",),), (("consoles",), ("journeys",)))
+HEAVY: Sequence[Group] = ((("engine", "consoles"), ("pages", "journeys")),)
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 ENVIRONMENT["RAY_worker_niceness"] = "0"  # else the workers of runs come after all that waits for them
@@ -150,9 +148,9 @@ class Background:
 
 
 class Part:
-    """A part of the tests; what it prints comes at its end if it does not run alone."""
+    """A part of the tests; what it prints is in a file at once, and comes at its end: others run beside it."""
 
-    def __init__(self, title: str, arguments: list[str], *, is_alone: bool, behind: "Background | None") -> None:
+    def __init__(self, title: str, arguments: list[str], *, behind: "Background | None") -> None:
         self.title = title
         self._behind = behind
         self.report = REPORTS / f"{title}.xml"
@@ -161,33 +159,29 @@ class Part:
             sys.executable,
             "-m",
             "pytest",
-            *files_of(title, slow_first=IN_ORDER in PARTS[title]),
+            *files_of(title),
             *PARTS[title],
         ]
         if title not in HALVES:
             self._command += ["-p", "no:schemathesis"]  # half a second of each process, for a test of the light ones
         # The old kind of report, because it keeps what a test records.
         self._command += [f"--junitxml={self.report}", "-o", "junit_family=xunit1", "--durations=15", *arguments]
-        self._log = None if is_alone else REPORTS / f"{title}.log"
+        self._log = REPORTS / f"{title}.log"
 
     def run(self) -> None:
         """Run it, and say how long it took and how busy the machine was."""
         begin, busy = time.monotonic(), busy_seconds()
         # Threads of torch that spin for tiny tensors take from the processes beside.
         environment = ENVIRONMENT | ({"OMP_NUM_THREADS": "1"} if self.title in HALVES else {})
-        if self._log is None:
-            print(f"\n=== {self.title}", flush=True)
-            self.code = subprocess.run(self._command, cwd=ROOT, env=environment, check=False).returncode
-        else:
-            run = self._behind.run if self._behind else subprocess.run
-            with self._log.open("wb") as log:
-                self.code = run(self._command, cwd=ROOT, env=environment, stdout=log, stderr=log).returncode
+        run = self._behind.run if self._behind else subprocess.run
+        print(f"=== {self.title}: begun, {self._log.relative_to(ROOT)}", flush=True)
+        with self._log.open("wb") as log:
+            self.code = run(self._command, cwd=ROOT, env=environment, stdout=log, stderr=log).returncode
         seconds = time.monotonic() - begin
         cores = (busy_seconds() - busy) / seconds
         end = "ok" if self.code == 0 else f"exit code {self.code}"
         took = f"{end} in {seconds:.0f} s, {cores:.1f} of {os.cpu_count()} cores busy"
-        output = f"\n=== {self.title}\n{self._log.read_text(errors='replace')}" if self._log else ""
-        print(f"{output}=== {self.title}: {took}", flush=True)
+        print(f"\n=== {self.title}\n{self._log.read_text(errors='replace')}=== {self.title}: {took}", flush=True)
 
 
 class Checks(threading.Thread):
@@ -245,8 +239,7 @@ def run_parts(groups: Sequence[Group], arguments: list[str], *, behind: Backgrou
     """Run groups one after the other, the lanes of a group side by side; return how they ended."""
     tally = Tally()
     for lanes in groups:
-        is_alone = len(lanes) == 1
-        parts = [[Part(title, arguments, is_alone=is_alone, behind=behind) for title in lane] for lane in lanes]
+        parts = [[Part(title, arguments, behind=behind) for title in lane] for lane in lanes]
         with ThreadPoolExecutor(len(lanes)) as pool:
             list(pool.map(_run_in_turn, parts))
         for part in chain.from_iterable(parts):

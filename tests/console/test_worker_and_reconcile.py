@@ -89,6 +89,7 @@ run, _ = create_run(project=project, spec={}, user=None, idempotency_key=None, n
 """
 
 
+@pytest.mark.proof
 def test_a_task_reaches_the_worker_and_the_run_reaches_ray(house: House, ray: FakeRay) -> None:
     worker = house.start("worker")
 

@@ -60,6 +60,7 @@ def test_a_student_comes_nearer_to_its_teacher_on_its_own_samples(
     assert not ended.series("groups/zero_variance_fraction")
 
 
+@pytest.mark.proof
 @pytest.mark.engine
 @pytest.mark.ray
 def test_given_answers_are_learned_from_a_teacher_with_a_worker_of_its_own(
