@@ -9,9 +9,12 @@ import io
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import IO, Any, cast
 
+from asgiref.sync import ThreadSensitiveContext
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+
+from console.middleware.request_threads import RequestThreads
 
 Message = MutableMapping[str, Any]
 KEY = "pitwall.body"
@@ -54,7 +57,7 @@ class LiveBody(io.RawIOBase):
         return {"type": "http.disconnect"} if self._is_gone else await self._receive()
 
     def _wait_for_piece(self) -> bytes:
-        """Return what comes next. It looks up now and then: who cancels a request blocks the loop until we are done."""
+        """Return what comes next. It looks up now and then: a request that is canceled does not tell its thread."""
         coming = asyncio.run_coroutine_threadsafe(self._next(), self._loop) if not self._is_gone else None
         while coming is not None and not self._is_gone:
             try:
@@ -76,7 +79,24 @@ class LiveBody(io.RawIOBase):
 
 
 class LiveBodyHandler(ASGIHandler):
-    """Django's handler, which takes the body of a request from its scope where that carries one."""
+    """Django's handler, which takes the body of a request from its scope where that carries one, and answers requests
+    in threads that live on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads = RequestThreads()
+
+    async def __call__(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        """Answer a request."""
+        with self._threads.lent() as thread:
+            async with ThreadSensitiveContext(executor=thread):
+                await self.handle(scope, receive, send)
 
     def create_request(
         self, scope: Mapping[str, Any], body_file: IO[bytes]
