@@ -89,9 +89,9 @@ class LiveBodyHandler(ASGIHandler):
 
     async def __call__(
         self,
-        scope: Mapping[str, Any],
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
+        scope: dict[str, Any],
+        receive: Callable[[], Awaitable[Mapping[str, Any]]],
+        send: Callable[[Mapping[str, Any]], Awaitable[None]],
     ) -> None:
         """Answer a request."""
         with self._threads.lent() as thread:

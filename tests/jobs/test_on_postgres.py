@@ -82,7 +82,6 @@ MORE = (
 )
 def test_the_same_tests_pass_on_postgresql(postgres: Postgres, tmp_path: Path, names: Sequence[str]) -> None:
     environment = {**os.environ, "DATABASE_URL": postgres.url, "PITWALL_DATA_DIR": str(tmp_path)}
-    environment.pop("PYTEST_XDIST_WORKER", None)
     files = [f"tests/{file}.py{of}{test}" for file, of, test in (name.partition("::") for name in names)]
     # The cluster goes away with everything in it, so nobody needs to drop the database under open connections.
     argv = [
