@@ -194,7 +194,7 @@ class RewardPool:
                 worker.load(deadline=time.monotonic() + seconds)
                 continue
             reply = _reply(line)
-            if worker.state == "idle" or reply is None or reply.get("number") != worker.index + 1:
+            if worker.state == "idle" or reply is None or reply.get("turn") != worker.turn:
                 self._fail(worker, batch, self._no_reply(worker, batch))
                 return
             failure = None

@@ -1,7 +1,7 @@
 """The process that a reward's code runs in: JSON lines on stdin, answers on stdout. Started by reward_pool.py.
 
-It writes {} when it is up. First line {"source", "file_name", "limits"} -> {"number": 0}; then {"number", "call":
-[prompt, completion, answer]} -> {"number", "reward": ...}, one at a time. What goes wrong is answered as {"number",
+It writes {} when it is up. First line {"source", "file_name", "limits"} -> {"turn": 0}; then {"turn", "number", "call":
+[prompt, completion, answer]} -> {"turn", "reward": ...}, one at a time. What goes wrong is answered as {"turn",
 "problem", "kind", "log_line"}. The code's own prints go to stderr, and what it or a program of its own reads from stdin
 is empty.
 """
@@ -26,9 +26,9 @@ _MOST_CHARS = 500  # of what an exception says, which may be all that it was giv
 
 
 class RewardReply(TypedDict, total=False):
-    """The reward of a completion, or a problem; only its number, 0, where the source was loaded."""
+    """The reward of a completion, or a problem; only the turn, 0, where the source was loaded."""
 
-    number: int
+    turn: int
     reward: float
     problem: str
     kind: Literal["raised", "wrong_type", "not_started"]
@@ -56,7 +56,7 @@ def main() -> None:
         else:
             assert reward is not None
             answer = score(reward, request["call"], number=request["number"], name=name)
-        answers.write(json.dumps({"number": request.get("number", 0), **answer}) + "\n")
+        answers.write(json.dumps({"turn": request.get("turn", 0), **answer}) + "\n")
         answers.flush()
 
 

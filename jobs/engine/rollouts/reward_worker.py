@@ -40,6 +40,7 @@ class RewardWorker:
 
     It is `starting` until Python is up, `loading` until the source is executed, then `idle` or `scoring` the completion
     with the batch's `index`, `since` then. `deadline` is when a state has lasted too long; both in monotonic seconds.
+    `turn` counts what it has scored: a reply to an earlier one, by a process that it has forked, comes out by it.
     Nothing here waits for the process: `read` is called when `stdout` is readable, `flush` when `stdin` takes more.
     """
 
@@ -47,6 +48,7 @@ class RewardWorker:
         self.state: Literal["starting", "loading", "idle", "scoring"] = "starting"
         self.deadline = deadline
         self.index = -1
+        self.turn = 0
         self.since = 0.0
         self._cpu_before = 0.0
         self._load = {"source": source, "file_name": file_name, "limits": asdict(limits)}
@@ -86,7 +88,8 @@ class RewardWorker:
         """Send a completion; its reply holds the reward. `counts_cpu`: `cpu_seconds` will be asked for."""
         self.state, self.index, self.since, self.deadline = "scoring", index, since, deadline
         self._cpu_before = self._cpu_seconds() if counts_cpu else 0.0
-        self._send({"number": index + 1, "call": call})
+        self.turn += 1
+        self._send({"turn": self.turn, "number": index + 1, "call": call})
 
     def rest(self) -> None:
         """The reply is here: the next completion may come."""

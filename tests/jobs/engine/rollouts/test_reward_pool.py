@@ -314,6 +314,26 @@ def test_a_reward_that_goes_on_in_two_processes_is_not_believed(pids: list[int])
     assert "answered a second time" in str(failures[0])
 
 
+def test_a_late_second_answer_is_not_the_reward_of_the_next_completion(pids: list[int]) -> None:
+    """Both completions are the first of their batch."""
+    source = (
+        "import os, time\n"
+        "begun, begin = os.pipe()\n"
+        "def reward(p, c, a):\n"
+        "    if c == 'fork' and os.fork() == 0:\n"
+        "        os.read(begun, 1)\n"
+        "    elif c != 'fork':\n"
+        "        os.write(begin, b'x')\n"
+        "        time.sleep(600)\n"
+        "    return len(c)"
+    )
+    pool = opened(source)
+    assert pool.score(completions("fork")) == [4.0]
+
+    with pytest.raises(RewardFailed, match="answered a second time"):
+        pool.score(completions("a"))
+
+
 @pytest.mark.parametrize("spoilt", ["b'nonsense\\n'", "b'[]\\n'", "b'x' * 3_000_000"])
 def test_what_is_no_reply_ends_the_run_with_a_sentence(pids: list[int], spoilt: str) -> None:
     source = (
