@@ -30,6 +30,8 @@ _LOOK_SECONDS = 0.2
 _KILLED_SECONDS = 2.0
 _QUIET_SECONDS = 2.0  # a report that has not grown for so long is complete, if no importer works on it
 _ALONE_SECONDS = 30.0  # one that is whole to its last byte, whatever other importers do
+_COLLECTING_SECONDS = 0.5
+_EVENTS_OF_NSYS = "/injection_files/"  # in the path of the file to which nsys has this process write events
 STEP_NAME = "step"
 REPORT_END = b"[END]"  # the last bytes of every report that nsys 2022.4 has written to its end
 
@@ -67,6 +69,7 @@ class NsysRecorder:
                 raise RecorderFailed(text)
         arguments = ("-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(path))
         self._ask("start", *arguments, seconds=START_SECONDS)
+        _wait_until_collecting()
         self._is_recording = True
         threading.Thread(target=self._guard, name="free disk for nsys", daemon=True).start()
 
@@ -169,6 +172,20 @@ class NsysRecorder:
             # killed: Ray ends the children of a process before it; then we are next, else not
             time.sleep(_KILLED_SECONDS if done.returncode < 0 else _LOOK_SECONDS)
         return f"{done.stdout}\n{done.stderr}".strip()
+
+
+def _wait_until_collecting() -> None:
+    """Wait until this process collects, for a moment at most: nsys may say a little earlier that it has started.
+
+    What is marked until then is lost, and with a range's begin the whole range. A process that collects has mapped the
+    file that its events go to, at least with nsys 2022.4; with one that does it otherwise the moment passes.
+    """
+    deadline = time.monotonic() + _COLLECTING_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            if _EVENTS_OF_NSYS in Path("/proc/self/maps").read_text():
+                return
+        time.sleep(0.001)
 
 
 def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:

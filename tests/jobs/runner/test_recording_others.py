@@ -61,6 +61,7 @@ def why_failed(console: FakeConsole) -> dict[str, str]:
     return {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
 
 
+@pytest.mark.slow("a run of another trainer's kind, recorded twice")
 def test_a_run_is_recorded_by_time_until_it_ends_and_what_cannot_be_recorded_is_refused(
     other: OtherTrainer,  # noqa: F811
     house: House,
