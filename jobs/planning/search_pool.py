@@ -41,7 +41,7 @@ SECONDS = 60
 PATIENCE_SECONDS = 60.0
 """That a question waits for a process."""
 KEPT_SECONDS = 300.0
-MOST_KEPT = 64
+MOST_KEPT = 256
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -85,7 +85,7 @@ class SearchPool:
 
     def answer(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what the function returns. Raises: JobInvalid, also for a search that takes too long."""
-        question = pickle.dumps((self._seconds + 1, (function, args, kwargs)))
+        question = _encoded(self._seconds + 1, function, *args, **kwargs)
         key = sha256(question).digest()
         with self._lock:
             said_at, earlier = self._kept.get(key, (0.0, None))
@@ -147,6 +147,12 @@ class SearchPool:
             searcher.end()
             return None, None
         return searcher, answer
+
+
+def _encoded(seconds: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> bytes:
+    """Return a question as jobs.planning.search_process reads it."""
+    named = {name: pickle.dumps(value) for name, value in kwargs.items()}
+    return pickle.dumps((seconds, function, [pickle.dumps(value) for value in args], named))
 
 
 def _too_long() -> JobInvalid:

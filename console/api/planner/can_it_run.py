@@ -30,6 +30,7 @@ from jobs.planner.can_it_run.plans import METHODS, Demand
 from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
 from jobs.planner.shapes.said import doubts
+from jobs.planning.hardware_options import hardware_options
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
 from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, currency_of, prices_of
@@ -189,7 +190,8 @@ def answered(body: CanItRunIn, home: Project | None, *, may_read: bool, ask: Pla
     demand = Demand(**{name: getattr(body, name) for name in Demand.__dataclass_fields__})
     k = constants_of(home)
     try:
-        options = ask(
+        options = hardware_options(
+            ask,
             compare_hardware,
             shape,
             on,

@@ -28,6 +28,7 @@ from jobs.planner.diffusion.job import Picture, stream_tokens
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.config_values import ShapeUnreadable
 from jobs.planner.shapes.diffusion import DiffusionShape, read_diffusion_shape
+from jobs.planning.hardware_options import hardware_options
 from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
@@ -122,7 +123,8 @@ def answered(body: DiffusionIn, home: Project | None, *, ask: PlannerCall) -> Di
         raise RequestProblem(422, str(unknown), field="on") from unknown
     try:
         latent, text = stream_tokens(shape, picture)
-        options = ask(
+        options = hardware_options(
+            ask,
             compare_for_diffusion,
             shape,
             on,

@@ -40,6 +40,7 @@ from jobs.planner.job import Fleet, Job
 from jobs.planner.result import Interval, JobInvalid
 from jobs.planner.sensitivity import sensitivities
 from jobs.planner.shapes.said import parameters_text
+from jobs.planning.hardware_options import hardware_options
 from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
@@ -229,7 +230,8 @@ def _compare(question: HardwareQuestion, project: Project | None) -> tuple[Hardw
     prices, constants = prices_of(project), constants_of(project)
     if question.shape is not None:
         demand = question.demand
-        return answer_apart(
+        return hardware_options(
+            answer_apart,
             compare_hardware,
             question.shape,
             on,
@@ -244,7 +246,8 @@ def _compare(question: HardwareQuestion, project: Project | None) -> tuple[Hardw
     if question.pictured is None:
         return ()
     pictured = question.pictured
-    return answer_apart(
+    return hardware_options(
+        answer_apart,
         compare_for_diffusion,
         pictured.shape,
         on,

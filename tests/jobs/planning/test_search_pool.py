@@ -14,7 +14,7 @@ from jobs.planner.read.context import Models
 from jobs.planner.result import JobInvalid
 from jobs.planner.search.layouts import search
 from jobs.planner.shapes.known import shape_of
-from jobs.planning.search_pool import SearchPool, _Searcher
+from jobs.planning.search_pool import SearchPool, _encoded, _Searcher
 
 calls: list[int] = []
 
@@ -86,17 +86,21 @@ def _refusing(field: str) -> None:
 
 def test_it_ends_with_the_process_that_asked() -> None:
     searcher = _Searcher()
-    assert searcher.ask(_question(max, 1, 2), 60) == ("answer", 2)
+    assert searcher.ask(_encoded(60, max, 1, 2), 60) == ("answer", 2)
 
     searcher._pipe.close()  # as when that process is killed
 
     assert searcher._process.wait(60) == 0
 
 
-def _question(function: object, *args: object) -> bytes:
-    import pickle
+def test_an_argument_that_came_before_is_the_same_object_there(pool: SearchPool) -> None:
+    first, again = (pool.answer(_id_of, shape_of("qwen2.5-0.5b"), number=number) for number in (1, 2))
 
-    return pickle.dumps((60, (function, args, {})))
+    assert first == again
+
+
+def _id_of(shape: object, *, number: int) -> int:
+    return id(shape)
 
 
 def test_the_same_question_is_answered_from_memory_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,7 @@ def child_of(house: House) -> int:
     return int((house.run_dir / "child").read_text())
 
 
+@pytest.mark.slow("a job of Ray, an actor that outlives it, and a job that ends it")
 def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console: FakeConsole, head: Jobs) -> None:
     house.trainer(PREAMBLE)
     console.variables, console.secrets = {"NCCL_DEBUG": "INFO"}, {"PLAIN_NAME": SECRET}
