@@ -4,6 +4,7 @@ Without real ids nearly all of them end at 404 and prove nothing. What would end
 tokens, and whatever ends the account that asks.
 """
 
+import json
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -101,9 +102,19 @@ def _answer(client: httpx.Client, request: dict[str, Any], headers: Mapping[str,
     for name in ("data", "files", "content"):
         if request.get(name):
             body["content" if name == "data" and isinstance(request[name], bytes | str) else name] = request[name]
+    if "files" in body:
+        named = body["files"].items() if isinstance(body["files"], dict) else body["files"]
+        body["files"] = [(name, _part(value)) for name, value in named]
     try:
         return client.request(
             request["method"], request["url"], params=request.get("params"), headers=dict(headers), **body
         )
     except (httpx.InvalidURL, httpx.LocalProtocolError, UnicodeEncodeError, ValueError, TypeError):
         return None
+
+
+def _part(value: object) -> object:
+    """Return a part of a form as httpx sends it: what is no file, as an invalid request has it, becomes text."""
+    if isinstance(value, tuple):
+        return (value[0], _part(value[1]), *value[2:])
+    return value if isinstance(value, bytes | str) or hasattr(value, "read") else json.dumps(value, default=str)
