@@ -17,10 +17,11 @@ from django.urls import path
 from console.api.traces.schema import trace_out
 from console.api.traces.traces import whole
 from console.live.access_watch import SIGN_IN, Followed, Seat, access_watch
-from console.live.hub import Mailbox, Shut, end, hub
+from console.live.hub import LiveFrame, Mailbox, Shut, end, hub
 from console.live.run_headers import headers
 from console.live.shared_reads import SharedReads, one_per_loop
 from console.live.sockets import open_sockets
+from console.websocket_protocol import WRITER, FrameWriter
 from jobs.accounts.access import role
 from jobs.alerts.incidents import CHANGED as ALERTS_CHANGED
 from jobs.models import Project, Trace
@@ -161,24 +162,22 @@ class RunConsumer(_Follower):
         await self._send_header()
         await self._catch_up()
         await self._beat()
+        self.mailbox.pass_on = self._passed_on
         beat_at = time.monotonic() + self.heartbeat_seconds
-        is_changed = False
         while True:
-            now = time.monotonic()
-            wake_at = min(beat_at, self._header_due) if is_changed else beat_at
-            await self.mailbox.wait(wake_at - now)
+            wake_at = min(beat_at, self._header_due) if self.mailbox.has_changed else beat_at
+            await self.mailbox.wait(wake_at - time.monotonic())
             if self.mailbox.take_lost():
                 await self._catch_up()
             for frame in self.mailbox.take_frames():
-                if frame.seq > self.last + 1 or (frame.seq == self.last + 1 and frame.text is None):
+                if frame.seq > self.last + 1 or (frame.seq == self.last + 1 and frame.utf8 is None):
                     await self._catch_up_to(frame.seq)
-                if frame.seq == self.last + 1 and frame.text is not None:
+                if frame.seq == self.last + 1 and frame.utf8 is not None:
                     await self._send_frame(frame.seq, frame.text)
-            is_changed = bool(self.mailbox.take_changed()) or is_changed
             now = time.monotonic()
-            if is_changed and now >= self._header_due:
+            if self.mailbox.has_changed and now >= self._header_due:
+                self.mailbox.take_changed()
                 await self._send_header()
-                is_changed = False
             if now >= beat_at:
                 beat_at = now + self.heartbeat_seconds
                 await self._check_newest()
@@ -212,6 +211,14 @@ class RunConsumer(_Follower):
         there = await newest().get(self.run_id)
         if (there.value or 0) > self.last or ((there.value or 0) < self.last and self._last_at < there.asked_at):
             await self._catch_up_to(there.value or 0)
+
+    def _passed_on(self, frame: LiveFrame) -> bool:
+        """Write a frame at once if it is the next one and the client has read the earlier ones."""
+        write: FrameWriter | None = self.scope.get("extensions", {}).get(WRITER)
+        if write is None or frame.utf8 is None or frame.seq != self.last + 1 or not write(frame.wire):
+            return False
+        self.last, self._last_at = frame.seq, time.monotonic()
+        return True
 
     async def _send_frame(self, seq: int, text: str) -> None:
         await self.send(text_data=text)

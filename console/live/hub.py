@@ -7,7 +7,9 @@ database.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import redis
@@ -15,6 +17,7 @@ import redis.asyncio
 
 from console.live.run_headers import headers
 from console.live.shared_reads import one_per_loop
+from console.websocket_protocol import text_frame
 from jobs.telemetry.streams import LIVE, async_client
 
 log = logging.getLogger(__name__)
@@ -26,12 +29,23 @@ MAX_BYTES = 4 << 20  # of frames waiting for one browser
 READY_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LiveFrame:
-    """A frame from the live stream. `text` is None if it was too large to travel there: read it from the database."""
+    """A frame from the live stream. `utf8` is its text, None if it was too large to travel there: read it from the
+    database."""
 
     seq: int
-    text: str | None
+    utf8: bytes | None
+
+    @cached_property
+    def text(self) -> str:
+        """Its text, decoded once for all who get it."""
+        return (self.utf8 or b"").decode()
+
+    @cached_property
+    def wire(self) -> bytes:
+        """It as a websocket's frame, made once for all who get it."""
+        return text_frame(self.utf8 or b"")
 
 
 class Shut(Exception):
@@ -45,9 +59,12 @@ class Shut(Exception):
 class Mailbox:
     """What waits for one websocket: frames, that headers changed, and that it has to end. Bounded; what does not fit
     sets the lost flag.
+
+    `pass_on`: takes a frame at once while nothing waits and its owner does nothing else, or returns False.
     """
 
     def __init__(self) -> None:
+        self.pass_on: Callable[[LiveFrame], bool] | None = None
         self._frames: deque[LiveFrame] = deque()
         self._num_bytes = 0
         self._changed: set[str] = set()
@@ -57,8 +74,10 @@ class Mailbox:
         self._waiter: asyncio.Future[None] | None = None
 
     def put_frame(self, frame: LiveFrame) -> None:
-        """Add a frame, or drop everything that waits and set the lost flag."""
-        self._num_bytes += len(frame.text or "")
+        """Pass a frame on or add it, or drop everything that waits and set the lost flag."""
+        if self.pass_on is not None and self._is_at_rest() and self.pass_on(frame):
+            return
+        self._num_bytes += len(frame.utf8 or b"")
         if len(self._frames) >= MAX_FRAMES or self._num_bytes > MAX_BYTES:
             self.lose()
         else:
@@ -66,9 +85,10 @@ class Mailbox:
             self._wake()
 
     def put_changed(self, run_id: str) -> None:
-        """Note that the run's header changed."""
-        self._changed.add(run_id)
-        self._wake()
+        """Note that the run's header changed. Who has been told and has not looked yet is not woken again."""
+        if run_id not in self._changed:
+            self._changed.add(run_id)
+            self._wake()
 
     def lose(self) -> None:
         """Note that frames are missing here."""
@@ -94,6 +114,11 @@ class Mailbox:
         self._num_bytes = 0
         return frames
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether a header changed since the last call of take_changed."""
+        return bool(self._changed)
+
     def take_changed(self) -> set[str]:
         """Return the runs whose header changed since the last call."""
         changed, self._changed = self._changed, set()
@@ -118,6 +143,10 @@ class Mailbox:
                 self._waiter = None
         self._is_empty = True
         self.check()
+
+    def _is_at_rest(self) -> bool:
+        """Return True if its owner waits here, or has not gone on yet though it was woken, and no frame comes first."""
+        return self._waiter is not None and not (self._frames or self._is_lost or self._shut_with)
 
     def _wake(self) -> None:
         self._is_empty = False
@@ -211,8 +240,7 @@ class Hub:
             return
         boxes = self._of_run.get(run_id)
         if boxes:
-            raw = fields.get(b"frame")
-            frame = LiveFrame(seq=int(fields[b"seq"]), text=None if raw is None else raw.decode())
+            frame = LiveFrame(seq=int(fields[b"seq"]), utf8=fields.get(b"frame"))
             for mailbox in boxes:
                 mailbox.put_frame(frame)
 

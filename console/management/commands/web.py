@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from console.api.docs import make_in_background
 from console.hardening import harden
 from console.http_protocol import PatientForAWhile
+from console.websocket_protocol import WritesFrames
 from jobs.planning.search_pool import pool
 from jobs.preflight.trial_switch import start_line
 from jobs.telemetry.heartbeats import Heartbeat
@@ -64,7 +65,7 @@ class Command(BaseCommand):
             host=options["host"],
             port=options["port"],
             http=PatientForAWhile,
-            ws="websockets-sansio",
+            ws=WritesFrames,
             ws_max_size=WS_MAX_BYTES,
             ws_per_message_deflate=False,  # live frames are small, and deflate doubled the latency
             timeout_keep_alive=KEEP_ALIVE_SECONDS,

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
@@ -18,6 +18,7 @@ from console.asgi import application
 from console.live import access_watch, consumers
 from console.live import hub as live
 from console.live.hub import LiveFrame, Mailbox, hub
+from console.websocket_protocol import WRITER
 from jobs.accounts.people import deactivate
 from jobs.alerts.incidents import CHANGED as ALERTS_CHANGED
 from jobs.ingest.compaction import compact, forget_frames
@@ -37,13 +38,26 @@ ORIGIN = (b"origin", b"http://localhost")
 
 
 class Page:
-    """A browser's page on one websocket: keeps what it got and checks that frames come once and in order."""
+    """A browser's page on one websocket: keeps what it got and checks that frames come once and in order.
 
-    def __init__(self, path: str, cookie: str, *, origin: tuple[bytes, bytes] = ORIGIN) -> None:
+    `takes` says whether a frame that is written at once is taken just now, as by a browser that has read the others.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        cookie: str,
+        *,
+        origin: tuple[bytes, bytes] = ORIGIN,
+        takes: Callable[[], bool] = lambda: True,
+    ) -> None:
         headers = [origin, (b"host", b"localhost"), (b"cookie", f"pitwall_session={cookie}".encode())]
         path, _, query = path.partition("?")
         scope = {"type": "websocket", "path": path, "query_string": query.encode(), "headers": headers}
-        self.socket = ApplicationCommunicator(application, {**scope, "subprotocols": []})
+        more = {"subprotocols": [], "extensions": {WRITER: self._write}}
+        self.socket = ApplicationCommunicator(application, {**scope, **more})
+        self.takes = takes
+        self.at_once = 0  # frames that came so
         self.last: int | None = None
         self.messages: list[dict[str, Any]] = []
 
@@ -62,6 +76,14 @@ class Page:
         begin = time.monotonic()
         await self.socket.wait(PATIENCE)  # says nothing when it is over
         assert time.monotonic() - begin < PATIENCE, "the page has gone, and is waited for"
+
+    def _write(self, frame: bytes) -> bool:
+        if not self.takes():
+            return False
+        text = frame[{126: 4, 127: 10}.get(frame[1], 2) :].decode()
+        self.socket.output_queue.put_nowait({"type": "websocket.send", "text": text})
+        self.at_once += 1
+        return True
 
     async def read(self, seconds: float = PATIENCE) -> dict[str, Any]:
         output = await self.socket.receive_output(seconds)
@@ -166,6 +188,37 @@ async def test_it_catches_up_from_the_database_then_follows(stage: Stage) -> Non
     assert frame["metrics"][0]["values"] == {"loss": [5.0]}
 
 
+async def test_a_frame_is_written_at_once_to_who_waits_for_it_and_to_nobody_twice(stage: Stage) -> None:
+    quick, slow = await stage.page(after=0), await stage.page(after=0)
+    slow.takes = lambda: False
+    for page in (quick, slow):
+        await page.until("heartbeat")
+
+    for seq in (1, 2, 3):
+        await stage.report(1)
+        for page in (quick, slow):
+            await page.until("frame", seq=seq)
+
+    assert (quick.frames(), slow.frames()) == ([1, 2, 3], [1, 2, 3])
+    assert quick.at_once >= 2  # the first may come while it is still told where the run stands
+    assert [m for m in quick.messages if m["type"] == "frame"] == [m for m in slow.messages if m["type"] == "frame"]
+
+
+async def test_who_is_shut_out_gets_nothing_at_once_either() -> None:
+    box, passed = Mailbox(), []
+    box.pass_on = lambda frame: passed.append(frame.seq) or True
+    waits = asyncio.create_task(box.wait(PATIENCE))
+    await asyncio.sleep(0)
+    box.put_frame(LiveFrame(seq=1, utf8=b"x"))
+    box.shut(4401)
+    box.put_frame(LiveFrame(seq=2, utf8=b"x"))
+
+    with pytest.raises(live.Shut):
+        await waits
+
+    assert passed == [1]
+
+
 async def test_the_header_comes_first_and_at_each_change(stage: Stage) -> None:
     page = await stage.page(after=0)
     first = await page.until("run")
@@ -197,10 +250,16 @@ async def test_flapping_pages_get_every_frame_once_and_in_order(stage: Stage) ->
             await stage.report(dice.randint(1, 3) if stage.batch < total - 3 else 1)
             await asyncio.sleep(0.005)
 
+    at_once = []
+
     async def watch(seed: int) -> list[int]:
         mine, last, seen = random.Random(seed), 0, []
+
+        def takes() -> bool:
+            return mine.random() < 0.5
+
         while last < total:
-            page = await Page(f"/ws/runs/{stage.run.pk}?after={last}", stage.cookie).open()
+            page = await Page(f"/ws/runs/{stage.run.pk}?after={last}", stage.cookie, takes=takes).open()
             page.last = last
             stop = last + mine.randint(1, 40)
             async with asyncio.timeout(PATIENCE):
@@ -209,12 +268,14 @@ async def test_flapping_pages_get_every_frame_once_and_in_order(stage: Stage) ->
             assert page.last is not None
             seen += page.frames()
             last = page.last
+            at_once.append(page.at_once)
             await page.leave()
         return seen
 
     _, *all_seen = await asyncio.gather(report(), *[watch(seed) for seed in range(6)])
 
     assert all(seen == list(range(1, total + 1)) for seen in all_seen)
+    assert 0 < sum(at_once) < 6 * total
 
 
 async def test_frames_that_nobody_published_are_found_by_the_heartbeat(
@@ -259,10 +320,11 @@ async def test_what_many_pages_missed_is_read_once(stage: Stage, monkeypatch: py
 async def test_a_page_that_does_not_read_loses_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MAX_FRAMES", 5)
     page = await stage.page(after=0)
+    page.takes = lambda: False
     await page.until("heartbeat")
     for box in next(iter(hub()._of_run.values())):
         for seq in range(1, 40):  # far more than fits: everything that waits is dropped
-            box.put_frame(LiveFrame(seq=seq, text="{}"))
+            box.put_frame(LiveFrame(seq=seq, utf8=b"{}"))
     await stage.report_silently(40)
 
     await stage.report(1)
@@ -456,7 +518,7 @@ async def test_a_page_that_goes_in_the_moment_of_a_frame_is_not_waited_for(turns
 
     sender = asyncio.create_task(follow())
     await asyncio.sleep(0)
-    box.put_frame(LiveFrame(seq=1, text="x"))
+    box.put_frame(LiveFrame(seq=1, utf8=b"x"))
     for _ in range(turns):
         await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE / 2):
@@ -468,10 +530,10 @@ async def test_a_page_that_goes_in_the_moment_of_a_frame_is_not_waited_for(turns
 async def test_a_full_mailbox_drops_all_and_says_so() -> None:
     box = Mailbox()
     for seq in range(live.MAX_FRAMES):
-        box.put_frame(LiveFrame(seq=seq, text="x"))
+        box.put_frame(LiveFrame(seq=seq, utf8=b"x"))
     assert not box.take_lost()
 
-    box.put_frame(LiveFrame(seq=999, text="x"))
+    box.put_frame(LiveFrame(seq=999, utf8=b"x"))
 
     assert (box.take_frames(), box.take_lost(), box.take_lost()) == ([], True, False)
 
