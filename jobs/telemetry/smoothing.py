@@ -6,7 +6,7 @@ every zoom. What is not finite is passed over.
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,9 @@ MAX_WIDTH = 10_000
 
 _FORGOTTEN = 1e-9  # what points further away weigh in a smoothed value, at most
 _ONE = -40.0  # exp of this is nothing beside 1
+_BLOCK = 32
+_ROWS = 256  # of one product: OpenBLAS shares larger ones among threads of its own, which spin while they wait
+_NOTHING = 1e-200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,29 +103,43 @@ def smooth_values(y: Floats, smoothing: Smoothing) -> Floats:
 
 def _exponential(y: Floats, weight: float) -> Floats:
     """Return s_i = weight * s_(i-1) + (1 - weight) * y_i from s = 0, divided by 1 - weight^i (i counts from 1)."""
-    averaged = _decayed(y, weight)
+    averaged = _decayed(y, weight, gain=1 - weight)
     num = min(len(y), math.ceil(_ONE / math.log(weight)))  # later ones divide by 1, to the last bit
     averaged[:num] /= -np.expm1(np.arange(1, num + 1) * math.log(weight))
     return averaged
 
 
-def _decayed(y: Floats, weight: float) -> Floats:
-    """Return the sums before they are divided: all blocks side by side, then what flows from one into the next."""
-    width = max(64, math.isqrt(len(y)))
-    num = -(-len(y) // width)
-    padded = np.zeros(num * width)
+def _decayed(y: Floats, weight: float, *, gain: float = 1.0) -> Floats:
+    """Return s_i = weight * s_(i-1) + gain * y_i from s = 0.
+
+    Many blocks at once, as a product with a triangle of powers, which leaves the interpreter to other threads; what
+    flows from one block into the next is such a sum again.
+    """
+    num = -(-len(y) // _BLOCK)
+    rows = min(num, _ROWS)
+    padded = np.zeros(-(-num // rows) * rows * _BLOCK)
     padded[: len(y)] = y
-    sums = np.ascontiguousarray(padded.reshape(num, width).T)
-    sums *= 1 - weight
-    for before, own in pairwise(sums):
-        own += weight * before
-    decay = weight ** np.arange(1, width + 1)
-    carry, carries, through = 0.0, np.empty(num), float(decay[-1])
-    for i, end in enumerate(sums[-1].tolist()):
-        carries[i] = carry
-        carry = carry * through + end
-    sums += decay[:, None] * carries
-    return np.ascontiguousarray(sums.T).reshape(-1)[: len(y)]
+    triangle = _triangle(weight)
+    sums = (padded.reshape(-1, rows, _BLOCK) @ (gain * triangle)).reshape(-1, _BLOCK)[:num]
+    if num > 1:
+        ends = _decayed(sums[:, -1], weight**_BLOCK)
+        flows = padded.reshape(-1, _BLOCK)[1:num]  # new memory costs as much as the arithmetic
+        np.multiply(ends[:-1, None], weight * triangle[0], out=flows)
+        sums[1:] += flows
+    return sums.reshape(-1)[: len(y)]
+
+
+@lru_cache(maxsize=64)
+def _triangle(weight: float) -> Floats:
+    """Return weight^(j - i) in row i and column j, 0 where j < i. [_BLOCK, _BLOCK]
+
+    What is smaller than any value needs is 0, too: a processor takes many times as long over numbers next to 0.
+    """
+    ahead = np.arange(_BLOCK) - np.arange(_BLOCK)[:, None]
+    powers = np.where(ahead >= 0, weight ** np.maximum(ahead, 0), 0.0)
+    powers[powers < _NOTHING] = 0.0
+    powers.flags.writeable = False
+    return powers
 
 
 def _half_width(sigma: float) -> int:

@@ -47,6 +47,29 @@ def test_smoothed_values_are_the_weighted_means(y: list[float], smoothing: Smoot
     assert found.tolist() == pytest.approx([expected(y, i, smoothing) for i in range(len(y))], rel=1e-6, abs=1e-5)
 
 
+@pytest.mark.parametrize("weight", [0.01, 0.6, 0.999])
+@pytest.mark.parametrize("num", [1, 31, 32, 33, 1023, 1025, 8191, 8192, 8193, 40_000])
+def test_an_exponential_average_goes_on_from_block_to_block(num: int, weight: float) -> None:
+    y = np.random.default_rng(num).normal(size=num)
+    wanted, newest, counted = [], 0.0, 0.0
+    for value in y.tolist():
+        newest, counted = weight * newest + (1 - weight) * value, weight * counted + 1 - weight
+        wanted.append(newest / counted)
+
+    np.testing.assert_allclose(smooth_values(y, Smoothing(kind="ema", amount=weight)), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_huge_value_changes_nothing_before_it() -> None:
+    plain, smoothing = np.random.default_rng(3).normal(size=10_000), Smoothing(kind="ema", amount=0.9)
+    spiked = plain.copy()
+    spiked[5_001] = 1e300
+
+    found, wanted = smooth_values(spiked, smoothing), smooth_values(plain, smoothing)
+
+    assert found[:5_001].tolist() == wanted[:5_001].tolist()
+    assert found[5_001] == pytest.approx(1e299)
+
+
 @pytest.mark.parametrize("smoothing", ALL)
 def test_a_long_series_is_smoothed_like_a_short_one(smoothing: Smoothing) -> None:
     y = np.random.default_rng(1).normal(size=20_000)

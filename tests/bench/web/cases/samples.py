@@ -17,7 +17,7 @@ CHARS = 700  # of a completion
 
 # Ask and return the milliseconds until the rows, or the charts, of the answer stand on the page.
 SHOWN = """async ([ask, value]) => {
-  const rows = () => [...document.querySelectorAll("[data-samples] tr[aria-expanded]")];
+  const rows = () => [...document.querySelectorAll("[data-samples] tr[data-sample]")];
   const form = document.querySelector("form[data-sample-filter]");
   const before = rows()[0];
   const began = performance.now();
