@@ -1,10 +1,10 @@
 """What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
-The tests run in parts, side by side in two lanes: what starts an engine or processes of its own, then whole consoles;
-and single pages, then journeys through whole consoles in a browser, apart from the others, as Playwright's loop and
-asyncio tests do not share a process. Each part is one process: a second would start an engine, a cluster or a console
-of its own, and import all again. All of them wait now and then: the checks and what needs little of the machine, in two
-processes, take what they leave, at the lowest priority, and the rest of the time alone.
+The tests run in parts, side by side in two lanes: what starts an engine or processes of its own; and single pages,
+journeys through whole consoles in a browser, apart from the others, as Playwright's loop and asyncio tests do not share
+a process, and whole consoles without one. Each part is one process: a second would start an engine, a cluster or a
+console of its own, and import all again. All of them wait now and then: the checks and what needs little of the
+machine, in two processes, take what they leave, at the lowest priority, and the rest of the time alone.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -56,7 +56,7 @@ PARTS = {
 Lane = Sequence[str]  # parts that run one after the other
 Group = Sequence[Lane]  # side by side, in lanes that take about as long as each other
 LIGHT: Group = tuple((half,) for half in HALVES)
-HEAVY: Sequence[Group] = ((("engine", "consoles"), ("pages", "journeys")),)
+HEAVY: Sequence[Group] = ((("engine",), ("pages", "journeys", "consoles")),)
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 ENVIRONMENT["RAY_worker_niceness"] = "0"  # else the workers of runs come after all that waits for them

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -35,19 +35,20 @@ RETRY_SECONDS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KilledRun:
-    """Which of RUNS, how many steps it takes and after how many it saves, knobs besides, and what it is judged by."""
+    """Which of RUNS, how many steps it takes and after how many it saves, knobs besides, what it is judged by, and
+    whether models of its checkpoints are made here or are left to `make proof-tests`, as each takes a cold start."""
 
     name: str
     steps: int
     every: int
     judged_by: str
     knobs: Mapping[str, Any]
-    is_dear: bool = True
+    makes_models: bool
 
     @property
-    def marks(self) -> list[pytest.MarkDecorator]:
-        """Whose environment it needs, and what leaves it to `make proof-tests`."""
-        return [pytest.mark.trainer(self.trainer), *([pytest.mark.proof] if self.is_dear else [])]
+    def id(self) -> str:
+        """What a test of it is called."""
+        return f"{self.name}, models" if self.makes_models else self.name
 
     @property
     def trainer(self) -> str:
@@ -61,17 +62,35 @@ class KilledRun:
         return {**run, "policy": {"retries": 1, "retry_on": "any"}, "profile": {}, "knobs": knobs}
 
 
-KILLED = (
-    KilledRun(name="openrlhf dpo", steps=8, every=4, judged_by="loss/pairs", knobs={"data.max_samples": 1024}),
-    KilledRun(
-        name="verl sft",
-        steps=12,
-        every=4,
-        judged_by="loss/sft",
-        knobs={"train.num_steps": 12, "checkpoint.save_contents": "model,optimizer,extra"},
-    ),
-    KilledRun(name="trl grpo", steps=8, every=4, judged_by="reward/mean", knobs={"train.num_steps": 8}, is_dear=False),
+OPENRLHF = KilledRun(
+    name="openrlhf dpo",
+    steps=6,
+    every=3,
+    judged_by="loss/pairs",
+    knobs={"train.batch_size": 32, "data.max_samples": 192},
+    makes_models=False,
 )
+VERL = KilledRun(
+    name="verl sft",
+    steps=6,
+    every=3,
+    judged_by="loss/sft",
+    knobs={"train.num_steps": 6, "checkpoint.save_contents": "model,optimizer,extra"},
+    makes_models=False,
+)
+TRL = KilledRun(
+    name="trl grpo", steps=8, every=4, judged_by="reward/mean", knobs={"train.num_steps": 8}, makes_models=True
+)
+KILLED = (OPENRLHF, VERL, TRL)
+WITH_MODELS = (replace(OPENRLHF, makes_models=True), replace(VERL, makes_models=True))
+
+
+def cases() -> Iterator[Any]:
+    """Yield the runs, with what marks them."""
+    for run in KILLED:
+        yield pytest.param(run, id=run.id, marks=pytest.mark.trainer(run.trainer))
+    for run in WITH_MODELS:
+        yield pytest.param(run, id=run.id, marks=[pytest.mark.trainer(run.trainer), pytest.mark.proof])
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +107,11 @@ def client(stack: Stack, token: str) -> Iterator[ApiClient]:
 
 
 @pytest.mark.slow("a real run of another trainer, which is started twice")
-@pytest.mark.parametrize("killed", [pytest.param(run, id=run.name, marks=run.marks) for run in KILLED])
+@pytest.mark.parametrize("killed", cases())
 def test_a_killed_run_goes_on_from_its_checkpoint_and_leaves_a_model(
     client: ApiClient, stack: Stack, token: str, killed: KilledRun
 ) -> None:
-    run = client.launch(killed.spec(), key=killed.name).id
+    run = client.launch(killed.spec(), key=killed.id).id
 
     step = kill_after_checkpoint(client, run, run_folder(stack, run))
     wait_until(lambda: len(answer_of(stack, token, f"/runs/{run}")["attempts"]) == 2, RETRY_SECONDS, "it did not go on")
@@ -109,10 +128,11 @@ def test_a_killed_run_goes_on_from_its_checkpoint_and_leaves_a_model(
     launch = json.loads((run_folder(stack, run, attempt=2) / "launch.json").read_text())
     assert shown_command(stack, token, run) == launch["argv"], "what is shown is byte for byte what ran"
     assert files_of(stack, token, run)["model-final.zip"]["download_url"]
-    made = make_models(client, stack, token, run)
-    assert (made["models"], made["problem"]) == (made["checkpoints"], ""), made
-    # The last one of verl is the run's own model, so that there is nothing to hold it against.
-    assert made["says_the_same"] is (None if killed.trainer == "verl" else True)
+    if killed.makes_models:
+        made = make_models(client, stack, token, run)
+        assert (made["models"], made["problem"]) == (made["checkpoints"], ""), made
+        # The last one of verl is the run's own model, so that there is nothing to hold it against.
+        assert made["says_the_same"] is (None if killed.trainer == "verl" else True)
     if killed.name == "trl grpo":
         check_rollouts(stack, token, run, killed)
 
