@@ -133,7 +133,7 @@ def _decayed(y: Floats, weight: float, *, gain: float = 1.0) -> Floats:
 def _triangle(weight: float) -> Floats:
     """Return weight^(j - i) in row i and column j, 0 where j < i. [_BLOCK, _BLOCK]
 
-    What is smaller than any value needs is 0, too: a processor takes many times as long over numbers next to 0.
+    What is smaller than any value needs is 0, too: a CPU takes many times as long over numbers next to 0.
     """
     ahead = np.arange(_BLOCK) - np.arange(_BLOCK)[:, None]
     powers = np.where(ahead >= 0, weight ** np.maximum(ahead, 0), 0.0)
