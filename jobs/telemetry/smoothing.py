@@ -21,7 +21,6 @@ _FORGOTTEN = 1e-9  # what points further away weigh in a smoothed value, at most
 _ONE = -40.0  # exp of this is nothing beside 1
 _BLOCK = 32
 _ROWS = 256  # of one product: OpenBLAS shares larger ones among threads of its own, which spin while they wait
-_NOTHING = 1e-200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +130,9 @@ def _decayed(y: Floats, weight: float, *, gain: float = 1.0) -> Floats:
 
 @lru_cache(maxsize=64)
 def _triangle(weight: float) -> Floats:
-    """Return weight^(j - i) in row i and column j, 0 where j < i. [_BLOCK, _BLOCK]
-
-    What is smaller than any value needs is 0, too: a CPU takes many times as long over numbers next to 0.
-    """
+    """Return weight^(j - i) in row i and column j, 0 where j < i. [_BLOCK, _BLOCK]"""
     ahead = np.arange(_BLOCK) - np.arange(_BLOCK)[:, None]
     powers = np.where(ahead >= 0, weight ** np.maximum(ahead, 0), 0.0)
-    powers[powers < _NOTHING] = 0.0
     powers.flags.writeable = False
     return powers
 
