@@ -1,12 +1,13 @@
 """The channels of a project, of a person and of the console: made, tried and deleted. What is secret stays here."""
 
 import secrets as random
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -31,6 +32,15 @@ class TestAnswer:
 
     is_delivered: bool
     answer: str
+
+
+def channels_among(rows: QuerySet[AlertChannel], numbers: Collection[int]) -> QuerySet[AlertChannel] | None:
+    """Return the channels of these numbers, None if one of them is not among `rows`."""
+    wanted = set(numbers)
+    if len(wanted) > MAX_CHANNELS or not all(0 < number < 1 << 63 for number in wanted):
+        return None  # a database takes no integer of more than 64 bits
+    found = rows.filter(pk__in=wanted)
+    return found if found.count() == len(wanted) else None
 
 
 def make_channel(

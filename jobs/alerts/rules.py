@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
+from jobs.alerts.channel_list import channels_among
 from jobs.alerts.kinds import KINDS, PRESETS, SEVERITIES, AlertRefused, checked_name
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.value import is_storable
@@ -151,9 +152,8 @@ def _fill(rule: AlertRule, fields: Mapping[str, Any]) -> None:
         rule.is_enabled = bool(fields["is_enabled"])
     rule.save()
     if "channels" in fields:
-        wanted = set(fields["channels"])
-        channels = AlertChannel.objects.filter(project=rule.project, owner=None, pk__in=wanted)
-        if channels.count() != len(wanted):
+        channels = channels_among(AlertChannel.objects.filter(project=rule.project, owner=None), fields["channels"])
+        if channels is None:
             raise AlertRefused("channels", _("A rule sends to channels of its own project only."))
         rule.channels.set(channels)
 

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobs.accounts.audit import record
+from jobs.alerts.channel_list import channels_among
 from jobs.alerts.kinds import SEVERITIES, AlertRefused
 from jobs.models import AlertChannel, AlertSubscription, Project, Run, RunWatch
 
@@ -41,8 +42,8 @@ def subscribe(
         raise AlertRefused(
             "severity", _("%(given)r is no severity. Use info, warning or critical.") % {"given": severity[:60]}
         )
-    own = AlertChannel.objects.filter(owner=user.pk, pk__in=set(channels))
-    if own.count() != len(set(channels)):
+    own = channels_among(AlertChannel.objects.filter(owner=user.pk), channels)
+    if own is None:
         raise AlertRefused("channels", _("Use channels of your own. Admins send to those of the project by a rule."))
     with transaction.atomic():
         stored, _is_new = AlertSubscription.objects.update_or_create(

@@ -172,6 +172,19 @@ def test_one_subscribes_with_channels_of_ones_own_alone(admin: Client, project: 
     assert f'value="{his.pk}"' not in text(admin, reverse("alert-rules"))
 
 
+@pytest.mark.parametrize("number", [0, -1, 1 << 63, 1 << 80])
+def test_a_channel_that_no_row_can_be_is_refused_by_its_field(admin: Client, project: Project, number: int) -> None:
+    del project
+    body, kind = {"channels": [number]}, "application/json"
+    answers = [
+        admin.put("/api/projects/team/alert-subscription", body, content_type=kind),
+        admin.post("/api/projects/team/alert-rules", {"kind": "run_state", **body}, content_type=kind),
+    ]
+
+    told = [(answer.status_code, answer.json()["problems"][0]["field"]) for answer in answers]
+    assert told == [(422, "channels")] * 2
+
+
 def test_channels_of_others_can_be_neither_tested_nor_deleted(admin: Client, project: Project) -> None:
     bob = make_user("bob", project=project)
     his, _ = make_channel(kind="slack", name="h", address="https://example.com/", actor=bob, owner=bob)
