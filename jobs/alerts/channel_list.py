@@ -39,8 +39,8 @@ def channels_among(rows: QuerySet[AlertChannel], numbers: Collection[int]) -> Qu
     wanted = set(numbers)
     if len(wanted) > MAX_CHANNELS or not all(0 < number < 1 << 63 for number in wanted):
         return None  # a database takes no integer of more than 64 bits
-    found = rows.filter(pk__in=wanted)
-    return found if found.count() == len(wanted) else None
+    channels = rows.filter(pk__in=wanted)
+    return channels if channels.count() == len(wanted) else None
 
 
 def make_channel(
