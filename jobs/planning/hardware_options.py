@@ -33,7 +33,6 @@ def hardware_options(
     `compare`: compare_hardware of a language model, or compare_for_diffusion; `more` as it takes; `ask` calls it.
     Raises: JobInvalid.
     """
-
     language = get_language()
 
     def option(each: Accelerator) -> tuple[HardwareOption, ...]:
