@@ -140,7 +140,7 @@ proof-steps: install-dev ## steps of traces beside TensorBoard's plugin, HTA and
 proof-plans: install-dev ## a run that joins the calibration, one that dies of memory and its clone, into docs/proofs/plans.md
 	@exec $(BIN)/python -m tests.proofs.plans
 
-proof-security: install-dev ## attack consoles in three topologies, into docs/proofs/security.md (root; ONLY=matrix,attacks,H1,embedded EXAMPLES=20)
+proof-security: install-dev ## attack consoles in three topologies, into docs/proofs/security.md (root; ONLY=matrix,attacks,H1,embedded EXAMPLES=2)
 	@exec $(BIN)/python -m tests.proofs.security
 
 proof-trainers: install-dev ## OpenRLHF, verl and TRL train on CPU through the console, into docs/proofs/trainers.md
