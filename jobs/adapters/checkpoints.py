@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Protocol
 
 from jobs.adapters.captures import files_below
+from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
+
+MERGE = Path(__file__).resolve().parents[1] / "runner" / "model_merge.py"
+"""The program for `merge_command` where the trainer has none that makes a whole model."""
 
 
 class TrainerCheckpoints(Protocol):
@@ -43,7 +47,7 @@ class TrainerCheckpoints(Protocol):
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
         """Return what makes a Hugging Face folder `target` of a checkpoint that holds none; () where nothing does.
 
-        It is the trainer's own program, run with its interpreter, and needs no device.
+        It is the trainer's own program, or MERGE, run with its interpreter in the run directory, and needs no device.
         """
         ...
 
@@ -83,6 +87,14 @@ class NoCheckpoints:
     def merge_bytes(self, *, spec: RunSpec, folder: Path) -> int:  # noqa: ARG002
         """See TrainerCheckpoints: all shards, and the whole."""
         return 2 * sum(size for _, size in files_below(folder))
+
+
+def adapter_merge(*, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+    """Return what adds PEFT's adapters in a folder to the model that was trained, as the folder `target`.
+
+    () for a reward model, whose head PEFT's folder does not hold unless somebody asked for it.
+    """
+    return () if spec.algorithm == "rm" else (python, str(MERGE), "adapter", str(folder), model_path(spec), str(target))
 
 
 def origin_of(run_dir: Path) -> int:

@@ -18,6 +18,9 @@ from pathlib import Path
 import psutil
 
 from jobs.adapters.adapter import adapter
+from jobs.adapters.captures import files_below
+from jobs.adapters.checkpoints import adapter_merge
+from jobs.adapters.inputs import model_path
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.trainer import end_with_parent
 
@@ -69,19 +72,38 @@ class MergeSource:
 def merge_newest(source: MergeSource, *, say: Callable[[str], None]) -> bool:
     """Make `model/merged_<step>` of the newest checkpoint; return whether it is there. Says why, where it is not."""
     step, folder = max(source.saved().items(), default=(0, source.run_dir))
-    models = source.run_dir / "model"
-    target, draft = models / f"merged_{step}", models / f".merged_{step}.draft"
-    command = source.command(folder, draft) if step else ()
-    if not command:
+    return bool(step) and _made(f"checkpoint {step}", folder, f"merged_{step}", source.command, source, say=say)
+
+
+def merge_adapters(source: MergeSource, folder: Path, *, say: Callable[[str], None]) -> bool:
+    """Make `model/merged_adapters` of the adapters that the trainer left in a folder, in the same way."""
+
+    def command(adapters: Path, target: Path) -> tuple[str, ...]:
+        return adapter_merge(spec=source.spec, python=source.python, folder=adapters, target=target)
+
+    return _made("the run's adapters", folder, "merged_adapters", command, source, say=say)
+
+
+def _made(
+    what: str,
+    folder: Path,
+    name: str,
+    command_of: Callable[[Path, Path], tuple[str, ...]],
+    source: MergeSource,
+    *,
+    say: Callable[[str], None],
+) -> bool:
+    target, draft = source.run_dir / "model" / name, source.run_dir / "model" / f".{name}.draft"
+    if not (command := command_of(folder, draft)):
         return False
-    say(f"Merging the shards of checkpoint {step} into a Hugging Face folder.")
+    say(f"Making a Hugging Face folder of {what}.")
     try:
         draft.mkdir(parents=True, exist_ok=True)
         _run(command, source, folder, log=source.run_dir / LOG, wait_seconds=LAST_WAIT_SECONDS)
     except NotMerged as error:
         shutil.rmtree(draft, ignore_errors=True)
         where = f" The output is in {LOG}." if (source.run_dir / LOG).exists() else ""
-        say(f"Checkpoint {step} is not merged. {error}{where}")
+        say(f"No model was made of {what}. {error}{where}")
         return False
     os.replace(draft, target)  # noqa: PTH105 (both names are in one folder; one call)
     return True
@@ -166,7 +188,10 @@ def _check_end(source: MergeSource) -> None:
 def _check_memory(source: MergeSource, folder: Path) -> None:
     """Raises: NotMerged where the node has too little."""
     checkpoints = adapter(source.spec.trainer.name).checkpoints
-    need, free = checkpoints.merge_bytes(spec=source.spec, folder=folder), psutil.virtual_memory().available
+    origin = source.run_dir / model_path(source.spec)  # a folder, or a hub id, of which nothing is known
+    whole = 2 * sum(size for _, size in files_below(origin))  # adapters are far smaller than the model they go into
+    need = max(checkpoints.merge_bytes(spec=source.spec, folder=folder), whole)
+    free = psutil.virtual_memory().available
     if need > free:
         about = f"{need / 2**30:.1f} GiB of host memory, {free / 2**30:.1f} GiB are free"
         raise NotMerged(f"Its program needs about {about} on {os.uname().nodename}.")

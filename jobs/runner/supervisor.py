@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 
 import psutil
 
@@ -24,7 +25,7 @@ from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.hang_watch import OutsideWatch
-from jobs.runner.merging import MergeSource, merge_newest
+from jobs.runner.merging import MergeSource, merge_adapters, merge_newest
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import Cleanup, find, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
@@ -212,7 +213,8 @@ class AttemptSupervisor:
             if checkpoints is not None:
                 checkpoints.look()
             has_ended_well = ended.code == 0 or (escalation.is_asked and not escalation.is_fast)
-            is_merged = has_ended_well and not translation.has_left_model() and self._merge(prepared, report)
+            left = translation.left()
+            is_merged = has_ended_well and left.whole is None and self._merge(prepared, report, left.adapters)
             translation.finish(has_succeeded=ended.code == 0 or is_merged)
         self.progress.read()
         killed = oom_kill_count() - oom_kills
@@ -285,8 +287,8 @@ class AttemptSupervisor:
             escalation.hasten(time.monotonic())
         return ended
 
-    def _merge(self, prepared: PreparedRun, report: ShippedReport) -> bool:
-        """Make a model of what the trainer has saved in shards; return whether that worked."""
+    def _merge(self, prepared: PreparedRun, report: ShippedReport, adapters: Path | None) -> bool:
+        """Make a whole model of the adapters that the trainer left, else of its shards; return whether that worked."""
         environ = environment_for(prepared.spec, os.environ, self.job.run_dir)
         source = MergeSource(
             spec=prepared.spec,
@@ -296,7 +298,7 @@ class AttemptSupervisor:
             environ=without_secrets(environ) | dict(prepared.launch.env),
             give_up=lambda: self.asked_to_end.is_set() or report.is_fenced,
         )
-        return merge_newest(source, say=report.say)
+        return merge_adapters(source, adapters, say=report.say) if adapters else merge_newest(source, say=report.say)
 
     def _hang_watch(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes) -> OutsideWatch:
         """Return who watches a trainer that does not watch itself."""

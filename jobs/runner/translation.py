@@ -2,9 +2,11 @@
 
 import json
 import re
+import struct
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,18 @@ POLL_SECONDS = 0.3
 MAX_LAST_POLLS = 50
 _OF_STEPS = ("metric", "span", "sample")
 _STEP = re.compile(r"_(\d+)$")
-_CONFIGS = ("config.json", "adapter_config.json")
+_CONFIG, _ADAPTER = "config.json", "adapter_config.json"
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_WRAPPED, _MOST_OF_HEADER = "base_model.model.", 100_000_000
+"""Before the names of parameters inside PEFT; what safetensors allows for a header, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelsLeft:
+    """The folders of a whole model and of adapters that were trained beside one; None where there is none."""
+
+    whole: Path | None
+    adapters: Path | None
 
 
 class Translation:
@@ -93,15 +105,15 @@ class Translation:
             if quiet == 2:
                 break
 
-    def has_left_model(self) -> bool:
-        """Return True if the trainer has left a model itself."""
-        return any(models_left(self._run_dir, self._models, attempt=self._attempt))
+    def left(self) -> ModelsLeft:
+        """Return what there is of the trainer's model."""
+        return models_left(self._run_dir, self._models)
 
     def finish(self, *, has_succeeded: bool) -> None:
         """Take in what is left, and announce the model that the trainer made."""
         self.read_the_rest()
         if has_succeeded:
-            for event in models_left(self._run_dir, self._models, attempt=self._attempt):
+            for event in announced(self.left(), self._run_dir, attempt=self._attempt):
                 self._write(to_line(event))
         self._log.close()
 
@@ -168,26 +180,55 @@ def label_of(spec: RunSpec) -> str:
     return f"{trainers()[spec.trainer.name].label} {spec.trainer.version}".rstrip()
 
 
-def models_left(run_dir: Path, patterns: Sequence[str], *, attempt: int) -> Iterator[Event]:
-    """Yield the announcement of the model that a trainer left in one of its folders, the newest by step."""
-    folders = [folder for pattern in patterns for folder in run_dir.glob(pattern) if _is_model(folder)]
-    if folders:
-        newest = max(folders, key=lambda folder: (_step_of(folder), folder))
-        yield _announced("model-final", newest, run_dir, attempt, step=_step_of(newest))
+def models_left(run_dir: Path, patterns: Sequence[str]) -> ModelsLeft:
+    """Return what a trainer left in its folders, the newest of each by step.
+
+    A model under the names that its parameters have inside PEFT is none, as verl saves those with adapters: loaded, it
+    would be one of random numbers.
+    """
+    folders = [folder for pattern in patterns for folder in run_dir.glob(pattern)]
+    adapters = [folder for folder in folders if (folder / _ADAPTER).is_file() and _weights(folder)]
+    whole = [
+        folder
+        for folder in folders
+        if (folder / _CONFIG).is_file() and (weights := _weights(folder)) and not any(map(_is_wrapped, weights))
+    ]
+    return ModelsLeft(whole=_newest(folder for folder in whole if folder not in adapters), adapters=_newest(adapters))
 
 
-def _announced(name: str, folder: Path, run_dir: Path, attempt: int, *, step: int) -> Event:
+def announced(left: ModelsLeft, run_dir: Path, *, attempt: int) -> Iterator[Event]:
+    """Yield what tells the console of it: adapters are the run's model where there is no whole one."""
+    if left.whole is not None:
+        yield _announced("model", left.whole, run_dir, attempt)
+    if left.adapters is not None:
+        yield _announced("model" if left.whole is None else "adapter", left.adapters, run_dir, attempt)
+
+
+def _announced(kind: str, folder: Path, run_dir: Path, attempt: int) -> Event:
     files = (path for path in folder.rglob("*") if path.is_file() and not is_of_checkpoint(path.relative_to(folder)))
     size = sum(path.stat().st_size for path in files)
-    path = str(folder.relative_to(run_dir))
-    return events.artifact(name, artifact="model", path=path, attempt=attempt, step=step, size=size)
+    path, step = str(folder.relative_to(run_dir)), _step_of(folder)
+    return events.artifact(f"{kind}-final", artifact=kind, path=path, attempt=attempt, step=step, size=size)
 
 
-def _is_model(folder: Path) -> bool:
-    """Return True for a whole model, or for an adapter that was trained beside one."""
-    return any((folder / name).is_file() for name in _CONFIGS) and any(
-        next(folder.glob(name), None) for name in _WEIGHTS
-    )
+def _newest(folders: Iterable[Path]) -> Path | None:
+    return max(folders, key=lambda folder: (_step_of(folder), folder), default=None)
+
+
+def _weights(folder: Path) -> list[Path]:
+    return [path for pattern in _WEIGHTS for path in folder.glob(pattern)]
+
+
+def _is_wrapped(weights: Path) -> bool:
+    """Return True for a file of safetensors with names of PEFT's. Its header is a JSON object behind its length."""
+    if weights.suffix != ".safetensors":
+        return False
+    try:
+        with weights.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            return f'"{_WRAPPED}'.encode() in file.read(min(size, _MOST_OF_HEADER))
+    except (OSError, struct.error):
+        return False
 
 
 def _step_of(folder: Path) -> int:

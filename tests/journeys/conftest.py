@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from console.embedded.ports import free_block
 from console.embedded.process_tree import descendants
+from tests.console.window import ACTION_MS
 from tests.journeys.environments import make_environment
+from tests.links import open_link
 from tests.migrated_database import put_database
 from tests.services import own_environment
 
@@ -53,7 +56,9 @@ class Stack:
     def manage(self, *arguments: str) -> str:
         """Run a `manage.py` command in this console's data directory and return what it prints."""
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, env=self.env, check=True, capture_output=True, text=True, timeout=600).stdout
+        done = subprocess.run(command, env=self.env, check=False, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, f"{arguments} ended with exit code {done.returncode}: {done.stderr[-3000:]}"
+        return done.stdout
 
     def ray(self) -> tuple[str, str]:
         """Return the address of its Ray's Job API, and the token for it."""
@@ -149,3 +154,27 @@ def stack(request: pytest.FixtureRequest, warm_environment: dict[str, str]) -> I
     yield running
     code = stop_stack(running)
     assert code in (0, -signal.SIGKILL), "the console must stop cleanly and leave nothing, or was killed by a test"
+
+
+@pytest.fixture(scope="session")
+def context(browser: Browser, stack: Stack) -> Iterator[BrowserContext]:
+    """A browser that signed in through the one-time link, once for the session."""
+    wait_for_line(stack, "Ray is ready", seconds=RAY_SECONDS)
+    window = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
+    window.set_default_timeout(ACTION_MS)
+    page = window.new_page()
+    open_link(page, stack.signin_link())
+    expect(page).to_have_url(f"{stack.url}/")
+    yield window
+    window.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A fresh tab; a test fails if one of its scripts did."""
+    tab = context.new_page()
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    yield tab
+    assert problems == []
+    tab.close()

@@ -1,15 +1,19 @@
 """Other people's trainers, launched like any run and killed: each goes on by itself, and leaves a model."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from console.command_line.api_client import ApiClient
+from jobs.catalog.knob import applicable
 from tests.journeys.conftest import Stack, wait_for_line
 from tests.journeys.environments import make_environment
+from tests.journeys.new_run import STEPS, fill, launch, open_form, state, until
 from tests.journeys.other_trainers import (
     RUNS,
     answer_of,
@@ -78,10 +82,12 @@ VERL = KilledRun(
     knobs={"train.num_steps": 6, "checkpoint.save_contents": "model,optimizer,extra"},
     makes_models=False,
 )
+ADAPTERS = {"lora.rank": 8, "lora.alpha": 48, "lora.target_modules": "all-linear"}
 TRL = KilledRun(
     name="trl grpo", steps=8, every=4, judged_by="reward/mean", knobs={"train.num_steps": 8}, makes_models=True
 )
-KILLED = (OPENRLHF, VERL, TRL)
+KILLED = (OPENRLHF, VERL)
+SFT = ("openrlhf sft", "trl sft", "verl sft")
 WITH_MODELS = (replace(OPENRLHF, makes_models=True), replace(VERL, makes_models=True))
 
 
@@ -113,6 +119,37 @@ def test_a_killed_run_goes_on_from_its_checkpoint_and_leaves_a_model(
 ) -> None:
     run = client.launch(killed.spec(), key=killed.id).id
 
+    kill_and_follow(client, stack, token, run, killed)
+
+
+@pytest.mark.browser
+@pytest.mark.trainer("trl")
+@pytest.mark.slow("a real run of another trainer, which is started twice")
+def test_grpo_of_trl_is_launched_by_the_form_killed_and_seen_to_its_end(
+    page: Page, client: ApiClient, stack: Stack, token: str
+) -> None:
+    spec = TRL.spec()
+    open_form(page, stack, f"?trainer={spec['trainer']['name']}&algorithm={spec['algorithm']}")
+    of_sections = {f"{part}.{name}": value for part in ("knobs", "policy") for name, value in spec[part].items()}
+    fill(page, {"name": spec["name"], **{field: str(value) for field, value in of_sections.items()}})
+    run = launch(page)
+    page.evaluate("window.isSamePage = true")
+
+    kill_and_follow(client, stack, token, run, TRL)
+
+    check_rollouts(stack, token, run, TRL)
+    expect(state(page)).to_contain_text("finished")
+    assert until(page, f"({STEPS}).length == {TRL.steps} && ({STEPS})") == list(range(1, TRL.steps + 1))
+    assert page.evaluate("window.isSamePage"), "the page must grow without a reload"
+    page.get_by_role("link", name=re.compile("^Samples")).click()
+    expect(page.locator("tr[data-sample]").first).to_be_visible()
+    page.get_by_role("link", name=re.compile("^Files")).click()
+    for name in ("model-final.zip", *(f"checkpoint-{step}" for step in (TRL.every, TRL.steps))):
+        expect(page.get_by_role("row", name=re.compile(name)).first).to_be_visible()
+
+
+def kill_and_follow(client: ApiClient, stack: Stack, token: str, run: str, killed: KilledRun) -> None:
+    """Kill a run after a checkpoint; it goes on from there by itself, every step once, and leaves its model."""
     step = kill_after_checkpoint(client, run, run_folder(stack, run))
     wait_until(lambda: len(answer_of(stack, token, f"/runs/{run}")["attempts"]) == 2, RETRY_SECONDS, "it did not go on")
     seen = watch(client, run, seconds=RUN_SECONDS)
@@ -125,16 +162,14 @@ def test_a_killed_run_goes_on_from_its_checkpoint_and_leaves_a_model(
     assert [at for at, _ in points(client, run, killed.judged_by)] == list(range(1, killed.steps + 1))
     lines = answer_of(stack, token, f"/runs/{run}/series?metrics={killed.judged_by}")["series"]
     assert [line["x"][0] for line in lines if line["attempt"] == 2] == [step + 1], "it has gone on, not begun again"
-    launch = json.loads((run_folder(stack, run, attempt=2) / "launch.json").read_text())
-    assert shown_command(stack, token, run) == launch["argv"], "what is shown is byte for byte what ran"
+    written = json.loads((run_folder(stack, run, attempt=2) / "launch.json").read_text())
+    assert shown_command(stack, token, run) == written["argv"], "what is shown is byte for byte what ran"
     assert files_of(stack, token, run)["model-final.zip"]["download_url"]
     if killed.makes_models:
         made = make_models(client, stack, token, run)
         assert (made["models"], made["problem"]) == (made["checkpoints"], ""), made
         # The last one of verl is the run's own model, so that there is nothing to hold it against.
         assert made["says_the_same"] is (None if killed.trainer == "verl" else True)
-    if killed.name == "trl grpo":
-        check_rollouts(stack, token, run, killed)
 
 
 def check_rollouts(stack: Stack, token: str, run: str, killed: KilledRun) -> None:
@@ -182,6 +217,24 @@ def check_recording(client: ApiClient, stack: Stack, token: str, run: str, asked
     assert [layer["state"] for layer in trace["layers"] if layer["file_name"]] == ["ready"], trace["layers"]
     products = [row for row in found_in(stack, token, trace["id"], "aten::mm") if row["name"] == "aten::mm"]
     assert sum(row["events"] for row in products) > 50, products
+
+
+@pytest.mark.proof
+@pytest.mark.slow("a real run of another trainer")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.trainer(n.split()[0])) for n in SFT])
+def test_checkpoints_of_adapters_become_whole_models(client: ApiClient, stack: Stack, token: str, name: str) -> None:
+    steps = {"train.batch_size": 32, "train.num_steps": 6, "data.max_samples": 192, "checkpoint.every_steps": 3}
+    known = {knob: value for knob, value in steps.items() if knob in applicable("sft", name.split()[0])}
+    spec = {**RUNS[name], "profile": {}, "knobs": {**RUNS[name]["knobs"], **known, **ADAPTERS}}
+    run = client.launch(spec, key=f"adapters of {name}").id
+
+    seen = watch(client, run, seconds=RUN_SECONDS)
+
+    assert seen.header["state"] == "finished", json.dumps(seen.header["cause"])
+    made = make_models(client, stack, token, run)
+    assert (made["models"], made["problem"]) == (made["checkpoints"], ""), made
+    # What verl leaves is made of its last checkpoint, what the others leave of the adapters that they have left.
+    assert made["says_the_same"] is (None if name == "verl sft" else True)
 
 
 def test_a_trainer_that_the_cluster_does_not_have_is_named_before_anything_starts(client: ApiClient) -> None:

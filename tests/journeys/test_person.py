@@ -1,24 +1,18 @@
 """What a person does on the real parts: sign in, launch, watch, try, download; record; cancel; stop; see a cause."""
 
 import re
-import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.console.window import ACTION_MS
 from tests.journeys import recording
-from tests.journeys.conftest import Site, Stack, wait_for_line
-from tests.links import open_link
+from tests.journeys.conftest import Stack
+from tests.journeys.new_run import START_MS, STEPS, fill_reward, fill_small_run, launch, state, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine]
 
-RAY_SECONDS = 300
-START_MS = 400_000  # imports of torch, DeepSpeed and vLLM in four processes on two cores
 END_MS = 600_000
 STOP_MS = 600_000  # a run that is loading is given 90 s to save
 STEPS_OF_FIRST = 8
@@ -45,84 +39,6 @@ def reward(prompt: str, completion: str, answer: str) -> float:
 """
 
 
-@pytest.fixture(scope="module")
-def context(browser: Browser, stack: Stack) -> Iterator[BrowserContext]:
-    """A browser that signed in through the one-time link, once for the module."""
-    wait_for_line(stack, "Ray is ready", seconds=RAY_SECONDS)
-    window = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
-    window.set_default_timeout(ACTION_MS)
-    page = window.new_page()
-    open_link(page, stack.signin_link())
-    expect(page).to_have_url(f"{stack.url}/")
-    yield window
-    window.close()
-
-
-@pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """A fresh tab; a test fails if one of its scripts did."""
-    tab = context.new_page()
-    problems: list[str] = []
-    tab.on("pageerror", lambda error: problems.append(str(error)))
-    yield tab
-    assert problems == []
-    tab.close()
-
-
-def fill_small_run(
-    page: Page,
-    stack: Site,
-    *,
-    name: str,
-    steps: int,
-    nsys_ready: str = "off",
-    ranks: str = "",
-    layout: str = "",
-    **knobs: str,
-) -> None:
-    """Fill the New run form for a run of `steps` small steps on the bundled model, which nsys does not record.
-
-    `ranks` and `layout`: how many ranks the policy has and where the roles sit, if not as the form proposes.
-    """
-    page.goto(f"{stack.url}/runs/new")
-    expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
-    page.get_by_role("tab", name=re.compile("All")).or_(
-        page.get_by_role("button", name=re.compile("^All"))
-    ).first.click()
-    page.locator("[name=name]").fill(name)
-    values = {
-        "train.num_steps": str(steps),
-        "rollout.prompts_per_step": "4",
-        "rollout.samples_per_prompt": "4",
-        "eval.num_prompts": "8",
-        **{knob.replace("__", "."): value for knob, value in knobs.items()},
-    }
-    folded = page.locator('.knob-group h3 button[aria-expanded="false"]:visible')
-    while folded.count():
-        folded.first.click()
-    for knob, value in values.items():
-        page.locator(f'[name="knobs.{knob}"]').fill(value)
-    if ranks:
-        page.locator('[name="hardware.policy_ranks"]').fill(ranks)
-    if layout:
-        page.select_option('[name="hardware.layout"]', layout)
-    page.select_option('[name="profile.nsys_ready"]', nsys_ready)
-
-
-def fill_reward(page: Page, source: str) -> None:
-    """Have the run rewarded by a function of one's own."""
-    page.select_option('[name="reward.kind"]', "custom")
-    page.locator('[name="reward.file_name"]').fill("judge.py")
-    page.locator('[name="reward.source"]').fill(source)
-
-
-def launch(page: Page) -> str:
-    """Press the launch button; return the id of the run whose page opens."""
-    page.get_by_role("button", name=re.compile("^Launch")).click()
-    page.wait_for_url(re.compile(r"/runs/r-[0-9a-f]+$"), timeout=200_000)
-    return page.url.rsplit("/", 1)[1]
-
-
 def launch_sweep_of_two(page: Page) -> str:
     """Make a sweep over two seeds of what stands in the form, one run at once; return the address of its page."""
     page.locator("[data-sweep-toggle]").click()
@@ -134,25 +50,9 @@ def launch_sweep_of_two(page: Page) -> str:
     return page.url
 
 
-STEPS = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
-
-
-def until(page: Page, expression: str, *, seconds: float = 120) -> Any:
-    """Wait until a JavaScript expression is true, return it; Playwright's own wait runs into the page's ban on eval."""
-    deadline = time.monotonic() + seconds
-    while not (found := page.evaluate(f"Boolean(window.pitwallRun) && ({expression})")):
-        assert time.monotonic() < deadline, f"{expression} did not come true within {seconds:.0f} s"
-        page.wait_for_timeout(100)
-    return found
-
-
 def two_more_steps(page: Page) -> None:
     """Wait until the page has two steps more than now."""
     until(page, f"({STEPS}).length >= {len(page.evaluate(STEPS)) + 2}", seconds=240)
-
-
-def state(page: Page) -> Locator:
-    return page.locator('[data-field="state"]')
 
 
 @pytest.mark.slow("a whole run in a browser, and a trial of its model")

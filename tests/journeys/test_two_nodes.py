@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.journeys.test_person import START_MS, STEPS, fill_small_run, launch, state, until
+from tests.journeys.new_run import START_MS, STEPS, fill_small_run, launch, state, until
 from tests.journeys.two_nodes import RUN_ROOT, Cluster, two_nodes
 from tests.links import open_link
 from tests.machines import Machine

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.adapters.checkpoints import NoCheckpoints
+from jobs.adapters.checkpoints import MERGE, NoCheckpoints
 from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.openrlhf.command import FOLDERS
@@ -24,7 +24,6 @@ ACTOR, CRITIC = "_actor", "_critic"
 LATEST = "latest"
 _TAG = re.compile(r"(?:best_)?global_step(\d{1,9})")
 _TENSOR = "parallel.tensor_parallel_size"
-MERGE = Path(__file__).resolve().parents[2] / "runner" / "zero_merge.py"
 _WITHOUT_STATES = "checkpoint.weights_only"
 
 
@@ -51,13 +50,11 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         return replace(launch, argv=argv, files=files, copies={**launch.copies, **copies})
 
     def why_no_model(self, spec: RunSpec) -> str:
-        """See TrainerCheckpoints. An adapter's layers, and those with a score for a head, are other models than that
-        which was trained; zero_to_fp32 knows no tensor parallel ranks."""
+        """See TrainerCheckpoints. A layer with a score for a head is of no class of the model that was trained;
+        zero_to_fp32 knows no tensor parallel ranks."""
         values = spec.values()
         if program_of(spec.algorithm) == RM:
             return Sentence("No model is made of OpenRLHF's checkpoints of a reward model. It leaves one at its end.")
-        if values.get("lora.rank"):
-            return Sentence("No model is made of OpenRLHF's checkpoints with adapters. It leaves one at its end.")
         if int(values.get(_TENSOR) or 1) > 1:
             return Sentence("DeepSpeed's program does not merge what tensor parallel ranks have saved.")
         return ""
@@ -70,7 +67,8 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         run_dir = folder.parents[2 if program_of(spec.algorithm) == RL else 1]
         model = str(run_dir / model_path(spec)) if spec.model.kind == "bundled" else spec.model.id
         precision = str(values.get("memory.precision") or "bfloat16")
-        return (python, str(MERGE), str(folder), model, str(target), precision)
+        options = (f"--precision={precision}", f"--alpha={values.get('lora.alpha', 0)}")
+        return (python, str(MERGE), "zero", str(folder), model, str(target), *options)
 
 
 def _places(spec: RunSpec, folder: Path) -> Iterator[Path]:

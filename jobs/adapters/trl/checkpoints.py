@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.adapters.checkpoints import NoCheckpoints
+from jobs.adapters.checkpoints import NoCheckpoints, adapter_merge
 from jobs.adapters.launching import Launch
 from jobs.adapters.trl.command import OUTPUT
 from jobs.adapters.trl.units import optimizer_steps
@@ -20,6 +20,7 @@ from jobs.catalog.spec.runspec import RunSpec
 STATE = "trainer_state.json"
 INCOMPLETE = "checkpoint-is-incomplete.txt"
 RESUME = "--resume_from_checkpoint"
+_ADAPTERS = "lora.rank"
 _WITHOUT_STATES = "checkpoint.weights_only"
 _OF_MODEL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.py")
 
@@ -46,9 +47,9 @@ class TrlCheckpoints(NoCheckpoints):
         return by_step
 
     def why_no_model(self, spec: RunSpec) -> str:
-        """See TrainerCheckpoints."""
-        if spec.values().get("lora.rank"):
-            return Sentence("TRL's checkpoints hold its adapters alone: no model is made of them.")
+        """See TrainerCheckpoints. PEFT's folder does not hold the head that scores, unless somebody asked for it."""
+        if spec.values().get(_ADAPTERS) and spec.algorithm == "rm":
+            return Sentence("TRL's checkpoints of a reward model with adapters hold no head: no model is made of them.")
         return ""
 
     def model_files(self, *, spec: RunSpec, folder: Path) -> Sequence[Path]:  # noqa: ARG002
@@ -56,6 +57,11 @@ class TrlCheckpoints(NoCheckpoints):
         if not (folder / "config.json").is_file() or not any(folder.glob("model*.safetensors")):
             return ()
         return sorted(path for pattern in _OF_MODEL for path in folder.glob(pattern) if path.name != STATE)
+
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+        """See TrainerCheckpoints: of adapters, which lie there alone."""
+        has_adapters = bool(spec.values().get(_ADAPTERS))
+        return adapter_merge(spec=spec, python=python, folder=folder, target=target) if has_adapters else ()
 
     def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
         """See TrainerCheckpoints: Transformers reads a checkpoint where it lies."""

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.adapters.checkpoints import NoCheckpoints
+from jobs.adapters.checkpoints import MERGE, NoCheckpoints
 from jobs.adapters.command_line.hydra import override
+from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.verl.settings import ENGINE_KNOB, MEGATRON
 from jobs.catalog.algorithm import is_in
@@ -20,7 +21,7 @@ from jobs.catalog.spec.runspec import RunSpec
 
 FOLDER = "checkpoints"
 LATEST = "latest_checkpointed_iteration.txt"
-_ADAPTERS = ("lora.rank", "lora.megatron_rank")
+_ADAPTERS, _MEGATRON_ADAPTERS, _ALPHA = "lora.rank", "lora.megatron_rank", "lora.alpha"
 _KEYS = ("trainer.resume_mode", "trainer.resume_from_path")
 
 
@@ -49,25 +50,30 @@ class VerlCheckpoints(NoCheckpoints):
     def why_no_model(self, spec: RunSpec) -> str:
         """See TrainerCheckpoints. Megatron's merger wants an NVIDIA device and a port of its own, which a short job
         has no claim to; at the end of a run it has both."""
-        if _has_adapters(spec):
-            return Sentence("verl's program leaves adapters out: the model of a checkpoint would be the untrained one.")
+        if spec.values().get(_MEGATRON_ADAPTERS):
+            return Sentence("verl's program leaves out Megatron's adapters: the model would be the untrained one.")
         if _is_megatron(spec):
             return Sentence("verl merges Megatron's checkpoints on a GPU alone: the last one, at the end of the run.")
         return ""
 
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
-        """See TrainerCheckpoints. The merger drops the weights of adapters, and says nothing."""
-        if _has_adapters(spec):
+        """See TrainerCheckpoints. Of adapters the merger makes a folder of their own beside the untrained model."""
+        values = spec.values()
+        if values.get(_MEGATRON_ADAPTERS):
             return ()
         shards = folder / "actor" if is_in(spec.algorithm, "rl") else folder
         backend = "megatron" if _is_megatron(spec) else "fsdp"
-        options = ("--backend", backend, "--local_dir", str(shards), "--target_dir", str(target))
-        return (python, "-m", "verl.model_merger", "merge", *options)
+        if not values.get(_ADAPTERS):
+            return _merger(python, backend, shards, target)
+        made = target / "merger"
+        alpha = f"--alpha={values[_ALPHA]}"
+        program = (python, str(MERGE), "adapter", str(made / "lora_adapter"), model_path(spec), str(target), alpha)
+        return (*program, "--made-by", *_merger(python, backend, shards, made))
 
 
-def _has_adapters(spec: RunSpec) -> bool:
-    values = spec.values()
-    return any(values.get(knob) for knob in _ADAPTERS)
+def _merger(python: str, backend: str, shards: Path, target: Path) -> tuple[str, ...]:
+    options = ("--backend", backend, "--local_dir", str(shards), "--target_dir", str(target))
+    return (python, "-m", "verl.model_merger", "merge", *options)
 
 
 def _is_megatron(spec: RunSpec) -> bool:

@@ -139,12 +139,24 @@ def test_openrlhfs_shards_are_merged_with_the_model_that_was_trained(algorithm: 
 
     assert command[0] == "py"
     assert Path(command[1]).is_file()
-    assert command[2:] == (f"/r/a1/{folder}", "/r/a1/inputs/model", "/t", "bfloat16")
+    assert command[2:] == ("zero", f"/r/a1/{folder}", "/r/a1/inputs/model", "/t", "--precision=bfloat16", "--alpha=16")
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "knobs"), [("rm", {}), ("sft", {"lora.rank": 8}), ("sft", {"parallel.tensor_parallel_size": 2})]
-)
+def test_adapters_are_merged_into_the_model_that_was_trained_in_the_strength_that_the_run_says() -> None:
+    verl, trl = adapter("verl").checkpoints, adapter("trl").checkpoints
+    about = {"python": "py", "folder": Path("/r/a1/checkpoints/global_step_4"), "target": Path("/t")}
+    of_verl = verl.merge_command(spec=spec_of("verl", "grpo", **{"lora.rank": 8, "lora.alpha": 24}), **about)
+    of_trl = trl.merge_command(spec=spec_of("trl", "sft", **{"lora.rank": 8}), **about)
+
+    shards = ("--local_dir", "/r/a1/checkpoints/global_step_4/actor", "--target_dir", "/t/merger")
+    merger = ("py", "-m", "verl.model_merger", "merge", "--backend", "fsdp", *shards)
+    where = ("/t/merger/lora_adapter", "inputs/model", "/t", "--alpha=24")
+    assert of_verl[2:] == ("adapter", *where, "--made-by", *merger)
+    assert of_trl[2:] == ("adapter", "/r/a1/checkpoints/global_step_4", "inputs/model", "/t")
+    assert trl.merge_command(spec=spec_of("trl", "sft"), **about) == ()
+
+
+@pytest.mark.parametrize(("algorithm", "knobs"), [("rm", {}), ("sft", {"parallel.tensor_parallel_size": 2})])
 def test_what_deepspeeds_program_cannot_make_whole_is_not_merged(algorithm: str, knobs: dict[str, int]) -> None:
     spec = spec_of("openrlhf", algorithm, **knobs)
     merge = adapter("openrlhf").checkpoints.merge_command
@@ -175,11 +187,12 @@ def test_a_merge_takes_the_weights_alone_where_the_checkpoint_says_how_many(tmp_
         ("native", "rm", {}, "of a reward model"),
         ("native", "sft", {"lora.rank": 4, "quantization.load_in_4bit": True}, "in 4 bits"),
         ("openrlhf", "rm", {}, "of a reward model"),
-        ("openrlhf", "sft", {"lora.rank": 8}, "with adapters"),
-        ("trl", "sft", {"lora.rank": 8}, "adapters alone"),
-        ("verl", "sft", {"lora.rank": 8}, "leaves adapters out"),
-        ("verl", "grpo", {"lora.rank": 8}, "leaves adapters out"),
-        ("verl", "grpo", {"parallel.engine": "megatron", "lora.megatron_rank": 8}, "leaves adapters out"),
+        ("openrlhf", "sft", {"lora.rank": 8}, ""),
+        ("trl", "sft", {"lora.rank": 8}, ""),
+        ("trl", "rm", {"lora.rank": 8}, "hold no head"),
+        ("verl", "sft", {"lora.rank": 8}, ""),
+        ("verl", "grpo", {"lora.rank": 8}, ""),
+        ("verl", "grpo", {"parallel.engine": "megatron", "lora.megatron_rank": 8}, "leaves out Megatron's adapters"),
         ("own_command", "sft", {}, "only the trainer knows"),
         ("native", "sft", {"lora.rank": 4}, ""),
         ("verl", "sft", {}, ""),

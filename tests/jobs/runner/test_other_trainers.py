@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from jobs.runner.translation import models_left
+from jobs.runner.translation import announced, models_left
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
 from tests.waiting import wait_until
@@ -194,12 +196,40 @@ def test_what_a_killed_runner_had_not_read_yet_is_read_once(
     assert "the runner was killed" in console.terminal_event["cause"]["text"]
 
 
-def test_an_adapter_is_a_model_that_is_left_and_checkpoints_below_it_do_not_count(tmp_path: Path) -> None:
-    model = tmp_path / "model" / "final"
+def test_adapters_are_the_model_that_is_left_until_there_is_a_whole_one(tmp_path: Path) -> None:
+    """Checkpoints below a model do not count."""
+    patterns = ["model/final", "model/merged_*"]
+    model, merged = tmp_path / "model" / "final", tmp_path / "model" / "merged_adapters"
     (model / "checkpoint-2").mkdir(parents=True)
     for name in ("adapter_config.json", "adapter_model.safetensors", "checkpoint-2/optimizer.pt"):
         (model / name).write_bytes(b"12345")
 
-    (left,) = models_left(tmp_path, ["model/final"], attempt=1)
+    (alone,) = announced(models_left(tmp_path, patterns), tmp_path, attempt=1)
+    merged.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (merged / name).write_bytes(b"1234567890")
+    both = list(announced(models_left(tmp_path, patterns), tmp_path, attempt=1))
 
-    assert (left["path"], left["size"]) == ("model/final", 10)
+    assert (alone["name"], alone["artifact"], alone["path"], alone["size"]) == (
+        "model-final",
+        "model",
+        "model/final",
+        10,
+    )
+    assert [(event["name"], event["artifact"], event["path"], event["size"]) for event in both] == [
+        ("model-final", "model", "model/merged_adapters", 20),
+        ("adapter-final", "adapter", "model/final", 10),
+    ]
+
+
+def test_a_model_under_the_names_that_it_has_inside_peft_is_none(tmp_path: Path) -> None:
+    """As verl saves `hf_model` with adapters: Transformers would find none of its parameters."""
+    for step, name in ((2, "lm_head.weight"), (4, "base_model.model.lm_head.weight")):
+        folder = tmp_path / f"global_step_{step}" / "huggingface"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        save_file({name: torch.zeros(2, 2)}, folder / "model.safetensors")
+
+    left = models_left(tmp_path, ["global_step_*/huggingface"])
+
+    assert (left.whole, left.adapters) == (tmp_path / "global_step_2" / "huggingface", None)

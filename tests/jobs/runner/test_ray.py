@@ -3,8 +3,10 @@ obeyed."""
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import psutil
@@ -12,6 +14,7 @@ import pytest
 
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
+from tests.journeys.environments import make_environment
 from tests.ray_head import RayHead
 from tests.waiting import wait_until
 from tests.warm_workers.workers import cold_workers
@@ -35,6 +38,36 @@ survivor = Survivor.remote()
 (run_dir / "variables").write_text(json.dumps(ray.get(survivor.variables.remote())))
 (run_dir / "child").write_text(str(ray.get(survivor.leave_a_child.remote())))
 metric(1)
+"""
+OWN_STARTS = {
+    "verl": """
+from hydra import compose, initialize_config_module
+from verl.trainer.main_ppo import run_ppo
+with initialize_config_module("verl.trainer.config", version_base=None):
+    config = compose("ppo_trainer")
+run_ppo(config, task_runner_class=Worker)
+""",
+    "openrlhf": """
+from openrlhf.cli import train_ppo_ray
+class Started(Exception):
+    pass
+def no_strategy(args):
+    raise Started
+train_ppo_ray.get_strategy = no_strategy
+try:
+    train_ppo_ray.train(None)
+except Started:
+    ray.get(Worker.remote().run.remote(None))
+""",
+}
+"""How the trainers themselves start Ray for reinforcement learning, up to where they would need a GPU."""
+WORKER = """
+import ray
+@ray.remote(num_cpus=1)
+class Worker:
+    def run(self, config):
+        seen = [os.environ.get(name, "") for name in ("PLAIN_NAME", "NCCL_DEBUG", "PITWALL_SECRETS")]
+        (run_dir / "variables").write_text(json.dumps(seen))
 """
 
 
@@ -112,6 +145,22 @@ def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console:
     assert any("Survivor" in text for text in cleanup["ended"])
     assert is_gone(child_of(house))
     wait_until(lambda: house.marked() == [], 60)  # the supervisor leaves with its job
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("trainer", OWN_STARTS)
+def test_workers_of_another_trainer_have_the_variables_when_it_starts_ray_its_own_way(
+    house: House, console: FakeConsole, head: Jobs, trainer: str
+) -> None:
+    python = make_environment(trainer)
+    (packages,) = Path(python).parent.parent.glob("lib/python*/site-packages")
+    house.trainer(WORKER + OWN_STARTS[trainer] + "metric(1)\n")
+    console.variables, console.secrets = {"NCCL_DEBUG": "INFO"}, {"PLAIN_NAME": SECRET}
+
+    job = head.submit(house, "jobs.runner", PYTHONPATH=f"{house.folder}{os.pathsep}{packages}")
+
+    assert head.end_of(job) == "SUCCEEDED"
+    assert json.loads((house.run_dir / "variables").read_text()) == [SECRET, "INFO", "PLAIN_NAME"]
 
 
 @pytest.mark.proof

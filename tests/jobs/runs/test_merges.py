@@ -50,7 +50,7 @@ def test_a_model_is_asked_for_once_and_told_of() -> None:
     [
         ({}, 4, "has no checkpoint of step 4"),
         ({"algorithm": "rm"}, 3, "of a reward model"),
-        ({"algorithm": "sft", "trainer": {"name": "trl"}, "knobs": {"lora.rank": 8}}, 3, "adapters alone"),
+        ({"algorithm": "rm", "trainer": {"name": "trl"}, "knobs": {"lora.rank": 8}}, 3, "hold no head"),
     ],
 )
 def test_what_cannot_be_made_is_refused(spec: dict[str, Any], step: int, words: str) -> None:

@@ -1,8 +1,9 @@
 """`make proof-security [ONLY=matrix,generated,attacks,embedded,compose,elsewhere,H1,L8] [EXAMPLES=2] [URL=]`.
 
 Names of parts, of topologies and of findings may be mixed; what is not named of a kind is done whole. Exit code 1 if
-anything does not hold. `elsewhere` needs root. EXAMPLES are generated requests for each operation and role: with two all takes half an
-hour on two cores, with twenty several. What is done whole is put onto the page, in the place of an earlier go.
+anything does not hold. `elsewhere` needs root. EXAMPLES are generated requests for each operation and role: with two
+all takes half an hour on two cores, with twenty several. What is done whole is put onto the page, in the place of an
+earlier go.
 """
 
 import importlib

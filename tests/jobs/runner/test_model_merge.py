@@ -1,0 +1,123 @@
+"""What trainers have saved of adapters becomes a whole model, which says what PEFT's own wrapped model said."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from jobs.runner import model_merge
+from tests.jobs.engine.data.text_models import byte_level, model_folder
+
+RANK, ALPHA = 4, 12
+PROMPT_IDS = torch.tensor([[5, 9, 2, 33, 71, 8]])
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Path:
+    """A small model with its tokenizer."""
+    tokenizer = byte_level()
+    torch.manual_seed(3)
+    config = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "origin")
+    return model_folder(tmp_path / "origin", tokenizer)
+
+
+@pytest.fixture
+def trained(origin: Path) -> Any:
+    """The model with adapters that a training has changed."""
+    base = AutoModelForCausalLM.from_pretrained(origin)
+    config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(base, config).eval()
+    torch.manual_seed(4)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def merge(monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["model_merge.py", *map(str, words)])
+    model_merge.main()
+
+
+def logits_of(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        logits: torch.Tensor = model(input_ids=PROMPT_IDS).logits
+    return logits
+
+
+def check(target: Path, trained: Any, origin: Path) -> None:
+    """The folder is a whole model, which says what the trained one says, and not what the untrained does."""
+    whole = AutoModelForCausalLM.from_pretrained(target).eval()
+    untrained = AutoModelForCausalLM.from_pretrained(origin).eval()
+    wanted = logits_of(trained)
+    assert torch.allclose(logits_of(whole), wanted, atol=1e-4)
+    assert not torch.allclose(logits_of(untrained), wanted, atol=1e-1)
+    assert (target / "tokenizer.json").is_file()
+    assert not list(target.glob("adapter_*"))
+
+
+def test_a_folder_of_peft_becomes_the_model_with_its_adapters(
+    tmp_path: Path, origin: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained.save_pretrained(tmp_path / "checkpoint-4")
+
+    merge(monkeypatch, "adapter", tmp_path / "checkpoint-4", origin, tmp_path / "whole")
+
+    check(tmp_path / "whole", trained, origin)
+
+
+def test_an_adapter_that_another_program_writes_is_scaled_as_the_run_says_and_its_folder_goes(
+    tmp_path: Path, origin: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As verl's merger has it: beside a folder of the untrained model, with an alpha of 0 in earlier versions."""
+    trained.save_pretrained(tmp_path / "adapter")
+    config = tmp_path / "adapter" / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "lora_alpha": 0}))
+    made = tmp_path / "whole" / "merger"
+    copy = f"import shutil; shutil.copytree({str(tmp_path / 'adapter')!r}, {str(made / 'lora_adapter')!r})"
+
+    words = ("adapter", made / "lora_adapter", origin, tmp_path / "whole", f"--alpha={ALPHA}")
+    merge(monkeypatch, *words, "--made-by", sys.executable, "-c", copy)
+
+    check(tmp_path / "whole", trained, origin)
+    assert not made.exists()
+
+
+def test_a_checkpoint_of_deepspeed_with_adapters_becomes_the_model_with_them(
+    tmp_path: Path, origin: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of stage 0, which has nothing in shards; `make proof-tests` has OpenRLHF write one of stage 2."""
+    folder = tmp_path / "global_step4"
+    folder.mkdir()
+    torch.save({"module": trained.state_dict()}, folder / model_merge.UNSHARDED)
+
+    words = ("zero", folder, origin, tmp_path / "whole", "--precision=float32", f"--alpha={ALPHA}")
+    merge(monkeypatch, *words)
+
+    check(tmp_path / "whole", trained, origin)
+
+
+def test_a_checkpoint_of_another_model_is_refused_with_what_it_lacks(
+    tmp_path: Path, origin: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "global_step4"
+    folder.mkdir()
+    states = {name: tensor for name, tensor in trained.state_dict().items() if "layers.1.mlp.up_proj" not in name}
+    torch.save({"module": states}, folder / model_merge.UNSHARDED)
+
+    with pytest.raises(SystemExit, match=r"lacks parameters of .*model\.layers\.1\.mlp\.up_proj\.weight"):
+        merge(monkeypatch, "zero", folder, origin, tmp_path / "whole", f"--alpha={ALPHA}")
+    assert not (tmp_path / "whole").exists()
