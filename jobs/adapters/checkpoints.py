@@ -8,6 +8,7 @@ from typing import Protocol
 from jobs.adapters.captures import files_below
 from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
@@ -94,7 +95,14 @@ def adapter_merge(*, spec: RunSpec, python: str, folder: Path, target: Path) -> 
 
     () for a reward model, whose head PEFT's folder does not hold unless somebody asked for it.
     """
-    return () if spec.algorithm == "rm" else (python, str(MERGE), "adapter", str(folder), model_path(spec), str(target))
+    where = (str(folder), model_path(spec), str(target))
+    is_scalar = is_in(spec.algorithm, "scalar")
+    return () if is_scalar else (python, str(MERGE), "adapter", *where, precision_option(spec))
+
+
+def precision_option(spec: RunSpec) -> str:
+    """Return the option of MERGE that says in what it writes: the precision of the run."""
+    return f"--precision={spec.values().get('memory.precision') or 'bfloat16'}"
 
 
 def origin_of(run_dir: Path) -> int:

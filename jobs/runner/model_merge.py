@@ -1,14 +1,13 @@
 """Make a Hugging Face folder of what a trainer has saved.
 
     python model_merge.py zero CHECKPOINT MODEL TARGET --precision bfloat16 [--alpha 16]
-    python model_merge.py adapter ADAPTER MODEL TARGET [--alpha 16] [--made-by PROGRAM ...]
+    python model_merge.py adapter ADAPTER MODEL TARGET --precision bfloat16 [--alpha 16] [--made-by PROGRAM ...]
 
-`zero` takes a checkpoint of DeepSpeed's, whose shards its own `zero_to_fp32` gathers; `adapter` a folder of PEFT's,
-which goes into MODEL in the precision that MODEL is stored in. MODEL, which was trained, gives classes, configuration
-and tokenizer.
+`zero` takes a checkpoint of DeepSpeed's, whose shards its own `zero_to_fp32` gathers; `adapter` a folder of PEFT's.
+MODEL, which was trained, gives classes, configuration and tokenizer. The precision is that of what is written.
 
 PROGRAM writes the adapter first, into the folder that ADAPTER lies in, which is removed then. With ALPHA adapters are
-scaled by it, whatever the folder says: verl's program writes 0 for checkpoints of its earlier versions.
+scaled by it, whatever the folder says: a trainer's program may not know it and write 0.
 
 What was written is loaded again and has to draw the same tokens, the most likely one each time, as what was merged. Run
 by the interpreter of the trainer, never imported.
@@ -82,11 +81,11 @@ def of_checkpoint(folder: Path, origin: str, *, precision: str, alpha: float) ->
     return model
 
 
-def of_adapter(folder: Path, origin: str, *, alpha: float) -> Any:
+def of_adapter(folder: Path, origin: str, *, precision: str, alpha: float) -> Any:
     """Return MODEL with the adapter of a folder of PEFT's in its weights; ALPHA 0 leaves it scaled as it says."""
     from peft import PeftConfig, PeftModel
 
-    base = AutoModelForCausalLM.from_pretrained(origin, dtype="auto", trust_remote_code=True)
+    base = AutoModelForCausalLM.from_pretrained(origin, dtype=getattr(torch, precision), trust_remote_code=True)
     config = PeftConfig.from_pretrained(str(folder))
     if alpha:
         config.lora_alpha = alpha
@@ -106,22 +105,22 @@ def tokens(model: Any, tokenizer: Any) -> list[list[int]]:
 
 def main() -> None:
     """Merge, write, and check. Raises: SystemExit with a sentence."""
-    given = _arguments()
-    if given.made_by:
-        subprocess.run(given.made_by, check=True)
-    if given.kind == "zero":
-        model = of_checkpoint(given.saved, given.model, precision=given.precision, alpha=given.alpha)
-    else:
-        model = of_adapter(given.saved, given.model, alpha=given.alpha)
-    if given.made_by:
-        shutil.rmtree(given.saved.parent)
-    tokenizer = AutoTokenizer.from_pretrained(given.model, trust_remote_code=True)
-    model.eval().save_pretrained(given.target)
-    tokenizer.save_pretrained(given.target)
-    again = AutoModelForCausalLM.from_pretrained(given.target, dtype=model.dtype, trust_remote_code=True)
+    options = _arguments()
+    if options.made_by:
+        subprocess.run(options.made_by, check=True)
+    load = of_checkpoint if options.kind == "zero" else of_adapter
+    model = load(options.saved, options.model, precision=options.precision, alpha=options.alpha)
+    if options.made_by:
+        shutil.rmtree(options.saved.parent)
+    tokenizer = AutoTokenizer.from_pretrained(options.model, trust_remote_code=True)
+    model.eval().save_pretrained(options.target)
+    tokenizer.save_pretrained(options.target)
+    again = AutoModelForCausalLM.from_pretrained(
+        options.target, dtype=getattr(torch, options.precision), trust_remote_code=True
+    )
     if tokens(again.eval(), tokenizer) != tokens(model, tokenizer):
         raise SystemExit("The folder that was written draws other tokens than the checkpoint.")
-    print(f"The folder draws the same tokens as {given.saved.name}.")
+    print(f"The folder draws the same tokens as {options.saved.name}.")
 
 
 def _arguments() -> argparse.Namespace:
@@ -130,7 +129,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("saved", type=Path)
     parser.add_argument("model")
     parser.add_argument("target", type=Path)
-    parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), required=True)
     parser.add_argument("--alpha", type=float, default=0)
     parser.add_argument("--made-by", nargs=argparse.REMAINDER, default=[])
     return parser.parse_args()

@@ -183,8 +183,8 @@ def label_of(spec: RunSpec) -> str:
 def models_left(run_dir: Path, patterns: Sequence[str]) -> ModelsLeft:
     """Return what a trainer left in its folders, the newest of each by step.
 
-    A model under the names that its parameters have inside PEFT is none, as verl saves those with adapters: loaded, it
-    would be one of random numbers.
+    A model under the names that its parameters have inside PEFT, as a trainer may save one with adapters, is none:
+    loaded, it would be one of random numbers.
     """
     folders = [folder for pattern in patterns for folder in run_dir.glob(pattern)]
     adapters = [folder for folder in folders if (folder / _ADAPTER).is_file() and _weights(folder)]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.adapters.checkpoints import MERGE, NoCheckpoints
+from jobs.adapters.checkpoints import MERGE, NoCheckpoints, precision_option
 from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.openrlhf.command import FOLDERS
@@ -66,8 +66,7 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         values = spec.values()
         run_dir = folder.parents[2 if program_of(spec.algorithm) == RL else 1]
         model = str(run_dir / model_path(spec)) if spec.model.kind == "bundled" else spec.model.id
-        precision = str(values.get("memory.precision") or "bfloat16")
-        options = (f"--precision={precision}", f"--alpha={values.get('lora.alpha', 0)}")
+        options = (precision_option(spec), f"--alpha={values.get('lora.alpha', 0)}")
         return (python, str(MERGE), "zero", str(folder), model, str(target), *options)
 
 

@@ -14,6 +14,7 @@ from jobs.adapters.checkpoints import NoCheckpoints, adapter_merge
 from jobs.adapters.launching import Launch
 from jobs.adapters.trl.command import OUTPUT
 from jobs.adapters.trl.units import optimizer_steps
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
@@ -48,7 +49,7 @@ class TrlCheckpoints(NoCheckpoints):
 
     def why_no_model(self, spec: RunSpec) -> str:
         """See TrainerCheckpoints. PEFT's folder does not hold the head that scores, unless somebody asked for it."""
-        if spec.values().get(_ADAPTERS) and spec.algorithm == "rm":
+        if spec.values().get(_ADAPTERS) and is_in(spec.algorithm, "scalar"):
             return Sentence("TRL's checkpoints of a reward model with adapters hold no head: no model is made of them.")
         return ""
 

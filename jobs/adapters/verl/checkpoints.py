@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.adapters.checkpoints import MERGE, NoCheckpoints
+from jobs.adapters.checkpoints import NoCheckpoints, adapter_merge
 from jobs.adapters.command_line.hydra import override
-from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.verl.settings import ENGINE_KNOB, MEGATRON
 from jobs.catalog.algorithm import is_in
@@ -66,9 +65,8 @@ class VerlCheckpoints(NoCheckpoints):
         if not values.get(_ADAPTERS):
             return _merger(python, backend, shards, target)
         made = target / "merger"
-        alpha = f"--alpha={values[_ALPHA]}"
-        program = (python, str(MERGE), "adapter", str(made / "lora_adapter"), model_path(spec), str(target), alpha)
-        return (*program, "--made-by", *_merger(python, backend, shards, made))
+        program = adapter_merge(spec=spec, python=python, folder=made / "lora_adapter", target=target)
+        return (*program, f"--alpha={values[_ALPHA]}", "--made-by", *_merger(python, backend, shards, made))
 
 
 def _merger(python: str, backend: str, shards: Path, target: Path) -> tuple[str, ...]:

@@ -150,9 +150,9 @@ def test_adapters_are_merged_into_the_model_that_was_trained_in_the_strength_tha
 
     shards = ("--local_dir", "/r/a1/checkpoints/global_step_4/actor", "--target_dir", "/t/merger")
     merger = ("py", "-m", "verl.model_merger", "merge", "--backend", "fsdp", *shards)
-    where = ("/t/merger/lora_adapter", "inputs/model", "/t", "--alpha=24")
+    where = ("/t/merger/lora_adapter", "inputs/model", "/t", "--precision=bfloat16", "--alpha=24")
     assert of_verl[2:] == ("adapter", *where, "--made-by", *merger)
-    assert of_trl[2:] == ("adapter", "/r/a1/checkpoints/global_step_4", "inputs/model", "/t")
+    assert of_trl[2:] == ("adapter", "/r/a1/checkpoints/global_step_4", "inputs/model", "/t", "--precision=bfloat16")
     assert trl.merge_command(spec=spec_of("trl", "sft"), **about) == ()
 
 

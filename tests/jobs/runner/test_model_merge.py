@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from jobs.runner import model_merge
 from tests.jobs.engine.data.text_models import byte_level, model_folder
 
-RANK, ALPHA = 4, 12
+RANK, ALPHA, EXACT = 4, 12, "--precision=float32"
 PROMPT_IDS = torch.tensor([[5, 9, 2, 33, 71, 8]])
 
 
@@ -74,7 +74,7 @@ def test_a_folder_of_peft_becomes_the_model_with_its_adapters(
 ) -> None:
     trained.save_pretrained(tmp_path / "checkpoint-4")
 
-    merge(monkeypatch, "adapter", tmp_path / "checkpoint-4", origin, tmp_path / "whole")
+    merge(monkeypatch, "adapter", tmp_path / "checkpoint-4", origin, tmp_path / "whole", EXACT)
 
     check(tmp_path / "whole", trained, origin)
 
@@ -89,7 +89,7 @@ def test_an_adapter_that_another_program_writes_is_scaled_as_the_run_says_and_it
     made = tmp_path / "whole" / "merger"
     copy = f"import shutil; shutil.copytree({str(tmp_path / 'adapter')!r}, {str(made / 'lora_adapter')!r})"
 
-    words = ("adapter", made / "lora_adapter", origin, tmp_path / "whole", f"--alpha={ALPHA}")
+    words = ("adapter", made / "lora_adapter", origin, tmp_path / "whole", EXACT, f"--alpha={ALPHA}")
     merge(monkeypatch, *words, "--made-by", sys.executable, "-c", copy)
 
     check(tmp_path / "whole", trained, origin)
@@ -104,7 +104,7 @@ def test_a_checkpoint_of_deepspeed_with_adapters_becomes_the_model_with_them(
     folder.mkdir()
     torch.save({"module": trained.state_dict()}, folder / model_merge.UNSHARDED)
 
-    words = ("zero", folder, origin, tmp_path / "whole", "--precision=float32", f"--alpha={ALPHA}")
+    words = ("zero", folder, origin, tmp_path / "whole", EXACT, f"--alpha={ALPHA}")
     merge(monkeypatch, *words)
 
     check(tmp_path / "whole", trained, origin)
@@ -119,5 +119,5 @@ def test_a_checkpoint_of_another_model_is_refused_with_what_it_lacks(
     torch.save({"module": states}, folder / model_merge.UNSHARDED)
 
     with pytest.raises(SystemExit, match=r"lacks parameters of .*model\.layers\.1\.mlp\.up_proj\.weight"):
-        merge(monkeypatch, "zero", folder, origin, tmp_path / "whole", f"--alpha={ALPHA}")
+        merge(monkeypatch, "zero", folder, origin, tmp_path / "whole", EXACT, f"--alpha={ALPHA}")
     assert not (tmp_path / "whole").exists()
