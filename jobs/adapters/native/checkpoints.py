@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 
 from jobs.adapters.checkpoints import NoCheckpoints
-from jobs.catalog.algorithm import is_in
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
@@ -20,8 +19,6 @@ class NativeCheckpoints(NoCheckpoints):
 
     def why_no_model(self, spec: RunSpec) -> str:
         """See TrainerCheckpoints."""
-        if is_in(spec.algorithm, "scalar"):
-            return Sentence("No model is made of the checkpoints of a reward model. The run leaves one at its end.")
         if spec.values().get("quantization.load_in_4bit"):
             return Sentence(
                 "The base of this run is in 4 bits on its devices, and no model is made of its checkpoints. The run "

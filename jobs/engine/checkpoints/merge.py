@@ -1,4 +1,4 @@
-"""`python -m jobs.engine.checkpoints.merge CHECKPOINT TARGET`: the policy of a checkpoint as a Hugging Face folder.
+"""`python -m jobs.engine.checkpoints.merge CHECKPOINT TARGET`: the model of a checkpoint as a Hugging Face folder.
 
 Without Ray and without a device: the model that the run began with is loaded, what was trained of it, its weights or
 its adapters, is read from the checkpoint, and what is written is bit for bit what the run exports after that step. The
@@ -24,19 +24,18 @@ from jobs.engine.problem import DiskTooSmall, RunProblem
 from jobs.engine.roles.adapters import AdapterConfig, add_adapters, whole_weights
 from jobs.engine.roles.language_model import EXPORT_BYTES, buckets, read_model
 from jobs.engine.roles.parts import WEIGHTS, FlatSlice, Parts
+from jobs.engine.roles.value_head import load_score_model, score_texts
 
 ROLE = "policy"
 
 
 def merge(checkpoint: Path, target: Path) -> None:
-    """Write the policy of the folder `checkpoint` as the Hugging Face folder `target`.
+    """Write the policy, or the reward model, of the folder `checkpoint` as the Hugging Face folder `target`.
 
     Raises: RunProblem; SpecInvalid if this version does not accept the spec of the checkpoint.
     """
     source = open_checkpoint(checkpoint, name=f"Checkpoint {checkpoint.name}")
     spec = parse_spec(source.index["spec"])
-    if is_in(spec.algorithm, "scalar"):
-        raise RunProblem("algorithm", f"{source.name} is of a reward model, of which no model is made here.")
     if spec.knob("quantization.load_in_4bit"):
         raise RunProblem("knobs.quantization.load_in_4bit", f"The base of {source.called} is in 4 bits on its devices.")
     source.check()
@@ -44,12 +43,16 @@ def merge(checkpoint: Path, target: Path) -> None:
     precision = str(spec.knob("memory.precision"))
     model = _trained_model(spec, folder, precision, source)
     about = {"step": source.state.step} | dict(source.index.get("scores", {}))
-    write_model(target, text_files(folder), _parts(model), precision=precision, about=about)
+    texts = score_texts(folder, model) if is_in(spec.algorithm, "scalar") else text_files(folder)
+    write_model(target, texts, _parts(model), precision=precision, about=about)
 
 
 def _trained_model(spec: RunSpec, folder: Path, precision: str, source: CheckpointSource) -> Any:
     """Return the model as it was trained when the checkpoint was saved, in the run's precision."""
-    model, _ = read_model(AutoModelForCausalLM, folder, precision=precision, sharding=None, field="model.id")
+    if is_in(spec.algorithm, "scalar"):
+        model = load_score_model(folder, precision=precision, is_packed=False, field="model.id")
+    else:
+        model, _ = read_model(AutoModelForCausalLM, folder, precision=precision, sharding=None, field="model.id")
     if (adapters := AdapterConfig.of(spec)) is not None:
         add_adapters(model, adapters, seed=spec.int_knob("train.seed"), base=spec.model.id)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -4,16 +4,14 @@ Runs inside an actor (actor.py), which imports it by name.
 """
 
 import contextlib
-import json
 
 import torch
 from torch import Tensor
 
 from jobs.engine.algorithm import Counts, Loss
 from jobs.engine.batch import Batch
-from jobs.engine.data.text import TextModel
 from jobs.engine.roles.policy import Policy
-from jobs.engine.roles.value_head import load_score_model, scored
+from jobs.engine.roles.value_head import load_score_model, score_texts, scored
 
 _FIELD = "model.id"
 
@@ -43,17 +41,5 @@ class RewardModel(Policy):
         return scored(self._engine, batch, self._micro_batches(batch), self._device.torch_device())
 
     def text_files(self) -> dict[str, bytes]:
-        """See Policy; the configuration says that the model has one label, and which token is padding.
-
-        Where padding is the end token no token is named: transformers looks for the last token that is no padding, and
-        would pass over the end of a response.
-        """
-        files = {name: data for name, data in super().text_files().items() if name != "generation_config.json"}
-        text = TextModel(self._folder)
-        config = json.loads(files["config.json"]) | {
-            "architectures": [type(self._engine.module).__name__],
-            "id2label": {"0": "reward"},
-            "label2id": {"reward": 0},
-            "pad_token_id": None if text.pad_id in text.eos_ids else text.pad_id,
-        }
-        return files | {"config.json": (json.dumps(config, indent=2) + "\n").encode()}
+        """See Policy."""
+        return score_texts(self._folder, self._engine.module)

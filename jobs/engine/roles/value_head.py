@@ -6,6 +6,7 @@ Shapes: B sequences, L positions, N counted tokens, D hidden.
 """
 
 import contextlib
+import json
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor
 
 from jobs.engine.batch import Batch
+from jobs.engine.data.model_files import text_files
+from jobs.engine.data.text import TextModel
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import before_counted
 from jobs.engine.roles.language_model import read_model
@@ -129,6 +132,23 @@ def score_last_tokens(model: Any, head: torch.nn.Linear) -> None:
     """
     _put_head(model, head)
     model.forward = types.MethodType(_scores, model)
+
+
+def score_texts(folder: Path, model: Any) -> dict[str, bytes]:
+    """Return what a folder of a model of `load_score_model` holds besides weights, from that of the model it began as.
+
+    The configuration says that the model has one label, and which token is padding. Where padding is the end token no
+    token is named: transformers looks for the last token that is no padding, and would pass over the end of a response.
+    """
+    files = {name: data for name, data in text_files(folder).items() if name != "generation_config.json"}
+    text = TextModel(folder)
+    config = json.loads(files["config.json"]) | {
+        "architectures": [type(model).__name__],
+        "id2label": {"0": "reward"},
+        "label2id": {"reward": 0},
+        "pad_token_id": None if text.pad_id in text.eos_ids else text.pad_id,
+    }
+    return files | {"config.json": (json.dumps(config, indent=2) + "\n").encode()}
 
 
 @torch.no_grad()

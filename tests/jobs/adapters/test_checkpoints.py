@@ -184,7 +184,7 @@ def test_a_merge_takes_the_weights_alone_where_the_checkpoint_says_how_many(tmp_
 @pytest.mark.parametrize(
     ("trainer", "algorithm", "knobs", "words"),
     [
-        ("native", "rm", {}, "of a reward model"),
+        ("native", "rm", {}, ""),
         ("native", "sft", {"lora.rank": 4, "quantization.load_in_4bit": True}, "in 4 bits"),
         ("openrlhf", "rm", {}, "of a reward model"),
         ("openrlhf", "sft", {"lora.rank": 8}, ""),

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from jobs.engine.checkpoints.merge import merge
 from tests.jobs.engine.conftest import EndedRun
 
 pytestmark = pytest.mark.engine
@@ -91,6 +92,21 @@ def test_what_it_leaves_scores_alike_in_plain_transformers_padded_or_not(run_dir
     assert [scores([text])[0] for text in texts] == pytest.approx(together, abs=1e-6)
     assert together[0] > together[1]
     assert not (folder / "generation_config.json").exists()
+
+
+@pytest.mark.parametrize("attempt", ["a1", "a2"])
+def test_the_model_of_its_last_checkpoint_is_what_it_leaves_bit_for_bit(
+    run_dir: Path, tmp_path: Path, attempt: str
+) -> None:
+    """Of stage 0, and of ZeRO-3, where each rank has saved its part."""
+    merge(run_dir / attempt / "checkpoints" / "step-4", tmp_path / "made")
+
+    left, made = (load_file(at / "model.safetensors") for at in (run_dir / attempt / "model/final", tmp_path / "made"))
+    assert left.keys() == made.keys()
+    assert [name for name in left if not torch.equal(left[name], made[name])] == []
+    for name in ("config.json", "tokenizer.json"):
+        assert (tmp_path / "made" / name).read_bytes() == (run_dir / attempt / "model/final" / name).read_bytes()
+    assert not (tmp_path / "made" / "generation_config.json").exists()
 
 
 @pytest.mark.slow("a run that it rewards")

@@ -49,7 +49,6 @@ def test_a_model_is_asked_for_once_and_told_of() -> None:
     ("spec", "step", "words"),
     [
         ({}, 4, "has no checkpoint of step 4"),
-        ({"algorithm": "rm"}, 3, "of a reward model"),
         ({"algorithm": "rm", "trainer": {"name": "trl"}, "knobs": {"lora.rank": 8}}, 3, "hold no head"),
     ],
 )
