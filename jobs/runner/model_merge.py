@@ -1,16 +1,17 @@
 """Make a Hugging Face folder of what a trainer has saved.
 
-    python model_merge.py zero CHECKPOINT MODEL TARGET --precision bfloat16 [--alpha 16]
+    python model_merge.py zero CHECKPOINT MODEL TARGET --precision bfloat16 [--alpha 16] [--scores]
     python model_merge.py adapter ADAPTER MODEL TARGET --precision bfloat16 [--alpha 16] [--made-by PROGRAM ...]
 
 `zero` takes a checkpoint of DeepSpeed's, whose shards its own `zero_to_fp32` gathers; `adapter` a folder of PEFT's.
-MODEL, which was trained, gives classes, configuration and tokenizer. The precision is that of what is written.
+MODEL, which was trained, gives classes, configuration and tokenizer. The precision is that of what is written. With
+`--scores` the checkpoint is of a reward model, which becomes one of transformers' class for sequence classification.
 
 PROGRAM writes the adapter first, into the folder that ADAPTER lies in, which is removed then. With ALPHA adapters are
 scaled by it, whatever the folder says: a trainer's program may not know it and write 0.
 
-What was written is loaded again and has to draw the same tokens, the most likely one each time, as what was merged. Run
-by the interpreter of the trainer, never imported.
+What was written is loaded again and has to draw the same tokens, the most likely one each time, or to give the same
+scores, as what was merged. Run by the interpreter of the trainer, never imported.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 PROMPTS = ("The answer to 12 + 30 is", "Once")
 NUM_TOKENS = 16
@@ -67,11 +68,10 @@ def with_adapters(states: Mapping[str, Any], alpha: float) -> Mapping[str, Any]:
     return merged
 
 
-def of_checkpoint(folder: Path, origin: str, *, precision: str, alpha: float) -> Any:
+def of_checkpoint(folder: Path, origin: str, *, precision: str, alpha: float, scores: bool) -> Any:
     """Return the model of a checkpoint of DeepSpeed's. Raises: SystemExit with a sentence."""
     states = with_adapters(gathered(folder), alpha)
-    # The model's own code, if it has any, has run in the trainer without being asked for, too.
-    model = AutoModelForCausalLM.from_pretrained(origin, dtype=getattr(torch, precision), trust_remote_code=True)
+    model = loaded(origin, precision=precision, scores=scores)
     missing, strange = model.load_state_dict(states, strict=False)
     if lacking := sorted(set(missing) - set(model.all_tied_weights_keys)):
         raise SystemExit(f"The checkpoint lacks parameters of {origin}: {', '.join(lacking[:3])}.")
@@ -81,22 +81,33 @@ def of_checkpoint(folder: Path, origin: str, *, precision: str, alpha: float) ->
     return model
 
 
-def of_adapter(folder: Path, origin: str, *, precision: str, alpha: float) -> Any:
+def loaded(folder: str | Path, *, precision: str, scores: bool) -> Any:
+    """Return the model of a folder, or of the hub, as one of tokens or of `scores`."""
+    kind, more = (AutoModelForSequenceClassification, {"num_labels": 1}) if scores else (AutoModelForCausalLM, {})
+    # The model's own code, if it has any, has run in the trainer without being asked for, too.
+    return kind.from_pretrained(folder, dtype=getattr(torch, precision), trust_remote_code=True, **more).eval()
+
+
+def of_adapter(folder: Path, origin: str, *, precision: str, alpha: float, scores: bool) -> Any:
     """Return MODEL with the adapter of a folder of PEFT's in its weights; ALPHA 0 leaves it scaled as it says."""
     from peft import PeftConfig, PeftModel
 
-    base = AutoModelForCausalLM.from_pretrained(origin, dtype=getattr(torch, precision), trust_remote_code=True)
+    base = loaded(origin, precision=precision, scores=scores)
     config = PeftConfig.from_pretrained(str(folder))
     if alpha:
         config.lora_alpha = alpha
     return PeftModel.from_pretrained(base, str(folder), config=config).merge_and_unload()
 
 
-def tokens(model: Any, tokenizer: Any) -> list[list[int]]:
-    """Return the tokens that follow each of the prompts."""
+def said(model: Any, tokenizer: Any, *, scores: bool) -> list[list[float]]:
+    """Return the tokens that follow each of the prompts, or its score."""
     drawn = []
     for prompt in PROMPTS:
         token_ids_BT = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        if scores:
+            with torch.no_grad():
+                drawn.append(model(input_ids=token_ids_BT).logits[0].tolist())
+            continue
         mask = torch.ones_like(token_ids_BT)
         whole_BT = model.generate(token_ids_BT, attention_mask=mask, max_new_tokens=NUM_TOKENS, do_sample=False)
         drawn.append(whole_BT[0, token_ids_BT.shape[1] :].tolist())
@@ -108,19 +119,19 @@ def main() -> None:
     options = _arguments()
     if options.made_by:
         subprocess.run(options.made_by, check=True)
-    load = of_checkpoint if options.kind == "zero" else of_adapter
-    model = load(options.saved, options.model, precision=options.precision, alpha=options.alpha)
+    load, scores = of_checkpoint if options.kind == "zero" else of_adapter, options.scores
+    model = load(options.saved, options.model, precision=options.precision, alpha=options.alpha, scores=scores)
     if options.made_by:
         shutil.rmtree(options.saved.parent)
     tokenizer = AutoTokenizer.from_pretrained(options.model, trust_remote_code=True)
-    model.eval().save_pretrained(options.target)
+    if scores and tokenizer.pad_token_id != tokenizer.eos_token_id:  # padding is passed over, and the end has the score
+        model.config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(options.target)
     tokenizer.save_pretrained(options.target)
-    again = AutoModelForCausalLM.from_pretrained(
-        options.target, dtype=getattr(torch, options.precision), trust_remote_code=True
-    )
-    if tokens(again.eval(), tokenizer) != tokens(model, tokenizer):
-        raise SystemExit("The folder that was written draws other tokens than the checkpoint.")
-    print(f"The folder draws the same tokens as {options.saved.name}.")
+    again = loaded(options.target, precision=options.precision, scores=scores)
+    if said(again, tokenizer, scores=scores) != said(model, tokenizer, scores=scores):
+        raise SystemExit("The folder that was written says something else than the checkpoint.")
+    print(f"The folder says the same as {options.saved.name}.")
 
 
 def _arguments() -> argparse.Namespace:
@@ -131,6 +142,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("target", type=Path)
     parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), required=True)
     parser.add_argument("--alpha", type=float, default=0)
+    parser.add_argument("--scores", action="store_true")
     parser.add_argument("--made-by", nargs=argparse.REMAINDER, default=[])
     return parser.parse_args()
 

@@ -50,12 +50,8 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         return replace(launch, argv=argv, files=files, copies={**launch.copies, **copies})
 
     def why_no_model(self, spec: RunSpec) -> str:
-        """See TrainerCheckpoints. A layer with a score for a head is of no class of the model that was trained;
-        zero_to_fp32 knows no tensor parallel ranks."""
-        values = spec.values()
-        if program_of(spec.algorithm) == RM:
-            return Sentence("No model is made of OpenRLHF's checkpoints of a reward model. It leaves one at its end.")
-        if int(values.get(_TENSOR) or 1) > 1:
+        """See TrainerCheckpoints: zero_to_fp32 knows no tensor parallel ranks."""
+        if int(spec.values().get(_TENSOR) or 1) > 1:
             return Sentence("DeepSpeed's program does not merge what tensor parallel ranks have saved.")
         return ""
 
@@ -66,7 +62,8 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         values = spec.values()
         run_dir = folder.parents[2 if program_of(spec.algorithm) == RL else 1]
         model = str(run_dir / model_path(spec)) if spec.model.kind == "bundled" else spec.model.id
-        options = (precision_option(spec), f"--alpha={values.get('lora.alpha', 0)}")
+        scores = ("--scores",) if program_of(spec.algorithm) == RM else ()
+        options = (precision_option(spec), f"--alpha={values.get('lora.alpha', 0)}", *scores)
         return (python, str(MERGE), "zero", str(folder), model, str(target), *options)
 
 

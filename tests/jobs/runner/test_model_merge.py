@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaConfig
 
 from jobs.runner import model_merge
 from tests.jobs.engine.data.text_models import byte_level, model_folder
@@ -108,6 +108,21 @@ def test_a_checkpoint_of_deepspeed_with_adapters_becomes_the_model_with_them(
     merge(monkeypatch, *words)
 
     check(tmp_path / "whole", trained, origin)
+
+
+def test_a_checkpoint_of_a_reward_model_becomes_one_of_sequence_classification(
+    tmp_path: Path, origin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = AutoModelForSequenceClassification.from_pretrained(origin, num_labels=1).eval()
+    folder = tmp_path / "global_step4"
+    folder.mkdir()
+    torch.save({"module": judge.state_dict()}, folder / model_merge.UNSHARDED)
+
+    merge(monkeypatch, "zero", folder, origin, tmp_path / "whole", EXACT, "--scores")
+
+    whole = AutoModelForSequenceClassification.from_pretrained(tmp_path / "whole").eval()
+    assert torch.equal(logits_of(whole), logits_of(judge))
+    assert whole.config.pad_token_id == 0  # so that several texts can be scored together
 
 
 def test_a_checkpoint_of_another_model_is_refused_with_what_it_lacks(
