@@ -6,6 +6,7 @@ from typing import Any
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
 PATIENCE = 4  # times what a test allows: a machine may be that much slower than the one it was written on
+ACTION_MS = 120_000  # for what a browser does on a page, on a machine with other work
 SHARE = 4  # of the time that is waited, at most a fifth is spent with asking: what is waited for needs the CPU
 
 

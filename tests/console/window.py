@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Page
 
 from jobs.models import Run
 from tests.console.live_console import LiveConsole
+from tests.waiting import ACTION_MS
 
 # Counts violations of the page's security policy, and lets a test cut its websockets and keep them away (`isCut`), as a
 # lost network would.
@@ -24,7 +25,6 @@ window.WebSocket = class extends Real {
   }
 };
 """
-ACTION_MS = 120_000
 # What a screen reader would have no name for.
 NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hidden]), select, textarea, summary")]
   .filter((node) => node.checkVisibility() && !node.ariaHidden)

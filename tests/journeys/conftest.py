@@ -20,11 +20,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from console.embedded.ports import free_block
 from console.embedded.process_tree import descendants
-from tests.console.window import ACTION_MS
 from tests.journeys.environments import make_environment
 from tests.links import open_link
 from tests.migrated_database import put_database
 from tests.services import own_environment
+from tests.waiting import ACTION_MS
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 400.0

@@ -76,8 +76,8 @@ def words_of(archive: Path) -> list[list[float]]:
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(archive) as opened:
         opened.extractall(folder)
         speaking = speaks(Path(folder))
-        kind = AutoModelForCausalLM if speaking else AutoModelForSequenceClassification
-        model = kind.from_pretrained(folder, dtype=torch.float32).eval()
+        kind, more = (AutoModelForCausalLM, {}) if speaking else (AutoModelForSequenceClassification, {"num_labels": 1})
+        model = kind.from_pretrained(folder, dtype=torch.float32, **more).eval()
         tokenizer = AutoTokenizer.from_pretrained(folder)
     said = []
     for prompt in PROMPTS:

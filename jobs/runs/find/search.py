@@ -1,7 +1,7 @@
 """Find the runs that a filter lets through, in order, in the database.
 
-Two ways, because neither is fast for everything. Where one part of the filter alone leaves at most `FEW` runs, these
-are fetched and the rest is asked of them. Otherwise the index of the value that sorts is walked, the filter is asked
+Two ways, because neither is fast for everything. Where one part of the filter, or all of it, leaves at most `FEW` runs,
+these are fetched and the rest is asked of them. Otherwise the index of the value that sorts is walked, the filter is asked
 at each step, and the walk ends when there are enough.
 """
 
@@ -20,6 +20,16 @@ FEW = 2000
 _AT_ONCE = 2000  # ids in one statement
 _NEW = Q(stale__gt=0, indexed_at=None)  # runs whose values nobody has written yet
 CLOSE = 1e-9  # numbers within it, relatively, are equal
+
+
+@dataclass(frozen=True, slots=True)
+class _SameKey:
+    """Comparisons of one key that all hold: a range of its index, which can be short where each of them is long.
+
+    A run has one value of a key, so they hold of the same row.
+    """
+
+    parts: tuple[IsCompared, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +65,21 @@ class RunSearch:
     # ---- few runs ------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int] | None:
-        """Return the lines that one part of the filter leaves, if they are few, else None."""
+        """Return the lines that one part of the filter leaves, or all of it, if they are few, else None."""
         for part in sorted(self._parts(), key=_is_scan):
             source = self._source(part)
             if source is not None and len(source) <= FEW:
                 return source
+        # Parts that are all broad can still exclude one another. Where they do not, this ends as soon as it has seen
+        # enough; where they do, it spares a walk along the order, which asks for two rows at each step.
+        if len(self._parts()) > 1:
+            together = list(
+                self._base().filter(self._passes(self.filters.term, "", "pk")).values_list("pk", flat=True)[: FEW + 1]
+            )
+            return together if len(together) <= FEW else None
         return None
 
-    def _source(self, term: Term) -> list[int] | None:
+    def _source(self, term: Term | _SameKey) -> list[int] | None:
         """Return at most `FEW` + 1 lines among which are all that pass; None where no index says."""
         if isinstance(term, AnyOf):
             union: set[int] = set()
@@ -79,7 +96,7 @@ class RunSearch:
             rows = self._base().filter(state__in=term.values).values_list("pk", flat=True)
         elif isinstance(term, HasText) and term.field == "id":
             rows = self._base().filter(_begins("run_id", term.values)).values_list("pk", flat=True)
-        elif isinstance(term, (HasTag, HasText, IsCompared)):
+        elif isinstance(term, (HasTag, HasText, IsCompared, _SameKey)):
             facts = self._facts(term)
             rows = (
                 facts.values_list("line_id", flat=True)
@@ -119,7 +136,7 @@ class RunSearch:
         there = RunFact.objects.filter(key=key, line__shelf=int(self.filters.is_archived))
         there = there.filter(self._passes(self.filters.term, "line__", "line_id"))
         # What the sorting key itself must be: the walk begins and ends there, and runs without it do not pass.
-        own = [part for part in self._parts() if isinstance(part, IsCompared) and _key_of(part) == self.sort]
+        own = [part for part in self._parts() if isinstance(part, IsCompared | _SameKey) and _key_of(part) == self.sort]
         for part in own:
             there = there.filter(_held_against(part))
         walks = [
@@ -132,21 +149,21 @@ class RunSearch:
             return matches
         return [*matches, without.filter(~Exists(has_value)).values_list("pk", flat=True)]
 
-    def _parts(self) -> tuple[Term, ...]:
+    def _parts(self) -> Sequence[Term | _SameKey]:
         """Return what must all hold."""
         term = self.filters.term
-        return term.parts if isinstance(term, AllOf) else (term,)
+        return _together(term.parts) if isinstance(term, AllOf) else (term,)
 
     def _base(self) -> QuerySet[RunLine]:
         return RunLine.objects.filter(project=self.project, shelf=int(self.filters.is_archived))
 
     # ---- conditions ----------------------------------------------------------------------------------------------
 
-    def _passes(self, term: Term, prefix: str, line: str) -> Q:
+    def _passes(self, term: Term | _SameKey, prefix: str, line: str) -> Q:
         """Return the condition on a row whose line's columns begin with `prefix` and whose line's id is `line`."""
         if isinstance(term, (AllOf, AnyOf)):
             whole = Q()
-            for part in term.parts:
+            for part in _together(term.parts) if isinstance(term, AllOf) else term.parts:
                 condition = self._passes(part, prefix, line)
                 whole = whole & condition if isinstance(term, AllOf) else whole | condition
             return whole
@@ -163,7 +180,7 @@ class RunSearch:
             return Q(pk__in=[])
         return Q(Exists(facts.filter(line=OuterRef(line))))
 
-    def _facts(self, term: HasTag | HasText | IsCompared) -> QuerySet[RunFact] | None:
+    def _facts(self, term: HasTag | HasText | IsCompared | _SameKey) -> QuerySet[RunFact] | None:
         """Return the values that fulfil the term; None where no run of the project has a value of that name."""
         key = self.keys.get(_key_of(term))
         if key is None:
@@ -206,13 +223,34 @@ def _keys_in(term: Term) -> set[tuple[str, str]]:
     return set() if isinstance(term, HasWord) else {_key_of(term)}
 
 
-def _key_of(term: HasTag | HasText | IsCompared) -> tuple[str, str]:
+def _together(parts: Sequence[Term]) -> Sequence[Term | _SameKey]:
+    """Return the parts with comparisons of one key as one, in the place of the first of them."""
+    joined: dict[object, Term | _SameKey] = {}
+    for number, part in enumerate(parts):
+        key: object = _key_of(part) if isinstance(part, IsCompared) else number
+        earlier = joined.get(key)
+        if isinstance(part, IsCompared) and isinstance(earlier, IsCompared | _SameKey):
+            before = earlier.parts if isinstance(earlier, _SameKey) else (earlier,)
+            joined[key] = _SameKey((*before, part))
+        else:
+            joined[key] = part
+    return tuple(joined.values())
+
+
+def _key_of(term: HasTag | HasText | IsCompared | _SameKey) -> tuple[str, str]:
+    if isinstance(term, _SameKey):
+        return _key_of(term.parts[0])
     if isinstance(term, HasTag):
         return "tag", term.tag
     return ("field", term.field) if isinstance(term, HasText) else (term.kind, term.name)
 
 
-def _held_against(term: IsCompared) -> Q:
+def _held_against(term: IsCompared | _SameKey) -> Q:
+    if isinstance(term, _SameKey):
+        whole = Q()
+        for part in term.parts:
+            whole &= _held_against(part)
+        return whole
     value = term.value
     if isinstance(value, str):
         there = Q(text__isnull=False)
@@ -235,7 +273,7 @@ def _begins(column: str, values: Sequence[str]) -> Q:
     return matches
 
 
-def _is_scan(term: Term) -> bool:
+def _is_scan(term: Term | _SameKey) -> bool:
     """Return True for what is matches by reading every line of the project: it is tried last."""
     if isinstance(term, AnyOf):
         return any(_is_scan(part) for part in term.parts)
