@@ -7,14 +7,12 @@ in the run's own events; `--install` also measures how long each installs its pa
 
 import argparse
 import contextlib
-import io
 import json
 import re
 import signal
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +26,7 @@ import httpx
 from console.embedded.ports import free_block
 from tests.bench.engine.builtin_side import changed
 from tests.bench.stage import ROOT, Result, print_table
+from tests.revision import write_revision
 from tests.services import own_environment
 
 COMMAND = "make bench-start"
@@ -64,19 +63,6 @@ class Running:
     side: Side
     client: httpx.Client
     runs: Path
-
-
-def whole_code_of(revision: str, folder: Path) -> Path:
-    """Write the files of a revision of this repository into `folder`; return it.
-
-    Raises: SystemExit if there is no such revision.
-    """
-    packed = subprocess.run(["git", "archive", revision], cwd=ROOT, check=False, capture_output=True)
-    if packed.returncode:
-        raise SystemExit(f"There is no revision {revision!r}: {packed.stderr.decode().strip()}")
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
 
 
 @contextmanager
@@ -189,7 +175,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pw-start-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         sides = [Side(name="this code", code=ROOT, changes=dict(_change(text) for text in given.set))]
         if given.revision:
-            sides.append(Side(name=given.revision, code=whole_code_of(given.revision, Path(folder) / "code")))
+            sides.append(Side(name=given.revision, code=write_revision(given.revision, Path(folder) / "code")))
         results = []
         if given.install:
             for side in sides:

@@ -1,8 +1,8 @@
 """Find the runs that a filter lets through, in order, in the database.
 
 Two ways, because neither is fast for everything. Where one part of the filter, or all of it, leaves at most `FEW` runs,
-these are fetched and the rest is asked of them. Otherwise the index of the value that sorts is walked, the filter is asked
-at each step, and the walk ends when there are enough.
+these are fetched and the rest is asked of them. Otherwise the index of the value that sorts is walked, the filter is
+asked at each step, and the walk ends when there are enough.
 """
 
 from collections.abc import Sequence

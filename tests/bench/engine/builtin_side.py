@@ -1,11 +1,9 @@
 """The built-in trainer on a Ray head of its own, as the console starts it, and its run as the comparison wants it."""
 
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from tests.bench.engine.trl_side import digest, read_lines
 from tests.bench.engine.workloads import Workload
 from tests.bench.stage import ROOT
 from tests.ray_head import RayHead, running_head
+from tests.revision import write_revision
 
 RUN_SECONDS = 3600.0
 PACKAGES = ("jobs", "profiling")
@@ -43,10 +42,7 @@ def code_of(revision: str, folder: Path) -> Path:
         raise SystemExit(f"There is no revision {revision!r}: {named.stderr.strip()}")
     target = folder / named.stdout.strip()
     if not target.exists():
-        command = ["git", "archive", revision, *PACKAGES]
-        packed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(target, filter="data")
+        write_revision(revision, target, *PACKAGES)
     return target
 
 

@@ -12,11 +12,11 @@ import django.db.models  # noqa: F401  (whole, before conftest imports a part th
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.bench.stage import ROOT
-from tests.bench.start import whole_code_of
 from tests.bench.web.case import Reading, Window, case_names, load_case
 from tests.bench.web.console import console
 from tests.bench.web.peers import look_at_peers
 from tests.conftest import CHROMIUM_ARGUMENTS, find_chromium
+from tests.revision import write_revision
 
 Row = tuple[str, Reading]
 
@@ -39,7 +39,7 @@ def main() -> None:
         folder = given.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pw-bench-web-")))
         sides = [("now", ROOT)]
         if given.revision:
-            code = whole_code_of(given.revision, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            code = write_revision(given.revision, Path(stack.enter_context(tempfile.TemporaryDirectory())))
             sides.insert(0, (given.revision, code))
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)

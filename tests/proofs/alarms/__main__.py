@@ -4,11 +4,9 @@ Argument: the older revision, by default the one before symptoms knew success. W
 1 if more than 2 % of the healthy runs raise an alarm, or fewer than 90 % of the faults are named.
 """
 
-import io
 import json
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from tests.proofs.alarms.corpus import RecordedRun, recorded
 from tests.proofs.alarms.planted import FAULTS, planted
 from tests.proofs.alarms.varied import VARIANTS, varied
 from tests.ray_head import HOUSE
+from tests.revision import write_revision
 
 OLD = "b3ae61d5"
 SEED, PER_FAULT = 21, 12
@@ -35,12 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     variants = varied(recorded(), seed=SEED)
     new = answers([*runs, *variants], HOUSE)
     with tempfile.TemporaryDirectory(prefix="pw-old-") as folder:
-        archive = subprocess.run(["git", "archive", revision, "jobs", "profiling"], cwd=HOUSE, capture_output=True)
-        if archive.returncode:
-            sys.exit(f"The revision {revision} is not here: {archive.stderr.decode().strip()}")
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
-            packed.extractall(folder, filter="data")
-        old = answers([*runs, *variants], Path(folder))
+        old = answers([*runs, *variants], write_revision(revision, Path(folder), "jobs", "profiling"))
     text = report(runs, variants, old=old, new=new, revision=revision)
     print(text)
     REPORT.write_text(text)
