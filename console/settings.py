@@ -222,7 +222,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "transaction_mode": "IMMEDIATE",  # deferred ones fail with "database is locked" when two processes write
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
-        "PRAGMA cache_size=-32768; PRAGMA mmap_size=268435456;",
+        # As much mapped as SQLite maps at most: series are megabytes of blobs, read twice as quickly so.
+        "PRAGMA cache_size=-32768; PRAGMA mmap_size=2147418112;",
     }
 # Threads that live on (of websockets, of tasks) keep theirs: to open one costs more than most of what is asked.
 DATABASES["default"]["CONN_MAX_AGE"] = 60

@@ -106,7 +106,8 @@ def decode_all(blobs: Sequence[bytes | memoryview]) -> Points:
         ends = (_HEAD.size + head[2] * size for head in heads)
         joined = b"".join([memoryview(blob)[_HEAD.size : end] for blob, end in zip(blobs, ends, strict=True)])
         assert all(head[0] == _POINTS for head in heads)
-        return Points(x=x, t=np.broadcast_to(np.int64(0), total), y=np.frombuffer(joined, same).astype(np.float64))
+        y = np.frombuffer(joined, same).astype(np.float64, copy=False)
+        return Points(x=x, t=np.broadcast_to(np.int64(0), total), y=y)
     y = np.empty(total, np.float64)
     x = np.empty(total, np.int64) if x is None else x
     at = 0
@@ -196,11 +197,16 @@ def decode_rows(blob: bytes | memoryview) -> PointRows:
 def rows_of_points(data: Points) -> PointRows:
     """Return each point as a row of its own."""
     x, y = data.x, data.y
-    is_nan, is_finite = np.isnan(y), np.isfinite(y)
+    is_finite = np.isfinite(y)
+    ones = np.broadcast_to(np.int64(1), len(x))
+    if is_finite.all():  # as nearly all series are: no columns of their own for it
+        mean, finite, nan = y, ones, np.broadcast_to(np.int64(0), len(x))
+    else:
+        mean = np.where(is_finite, y, np.nan)
+        finite, nan = is_finite.astype(np.int64), np.isnan(y).astype(np.int64)
     return PointRows(
         x0=x, x1=x, xmin=x, xmax=x, xnan=x, y0=y, y1=y, ymin=y, ymax=y, t0=data.t,
-        mean=y if is_finite.all() else np.where(is_finite, y, np.nan),
-        n=np.broadcast_to(np.int64(1), len(x)), finite=is_finite.astype(np.int64), nan=is_nan.astype(np.int64),
+        mean=mean, n=ones, finite=finite, nan=nan,
     )  # fmt: skip
 
 
