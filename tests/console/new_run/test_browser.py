@@ -331,7 +331,8 @@ def test_a_finding_is_mended_by_its_button_and_an_error_can_be_put_aside(page: P
     )
     page.fill('[name="knobs.train.updates_per_rollout"]', "7")
     error = page.locator('[data-finding="batch.updates_do_not_divide_prompts"]')
-    expect(page.locator(".verdict .state")).to_contain_text("error")
+    # The verdict above says "error" only until the trial has found that the bundled model's context is too short.
+    expect(error).to_contain_text("do not divide")
     for override in page.locator("[data-override]").all():
         override.click()
         expect(error).to_be_visible()
