@@ -15,6 +15,8 @@ from jobs.catalog.spec.runspec import RunSpec
 MERGE = Path(__file__).resolve().parents[1] / "runner" / "model_merge.py"
 """The program for `merge_command` where the trainer has none that makes a whole model."""
 
+_TRUST = "models.trust_remote_code"
+
 
 class TrainerCheckpoints(Protocol):
     """Where a trainer saves, how it goes on from there, and what becomes of it when it is stopped."""
@@ -96,8 +98,10 @@ def adapter_merge(*, spec: RunSpec, python: str, folder: Path, target: Path) -> 
     () for a reward model, whose head PEFT's folder does not hold unless somebody asked for it.
     """
     where = (str(folder), model_path(spec), str(target))
-    is_scalar = is_in(spec.algorithm, "scalar")
-    return () if is_scalar else (python, str(MERGE), "adapter", *where, precision_option(spec))
+    if is_in(spec.algorithm, "scalar"):
+        return ()
+    trusts = ("--trust-remote-code",) if spec.values().get(_TRUST) else ()  # no more than the trainer itself did
+    return (python, str(MERGE), "adapter", *where, precision_option(spec), *trusts)
 
 
 def precision_option(spec: RunSpec) -> str:

@@ -6,6 +6,7 @@
 `zero` takes a checkpoint of DeepSpeed's, whose shards its own `zero_to_fp32` gathers; `adapter` a folder of PEFT's.
 MODEL, which was trained, gives classes, configuration and tokenizer. The precision is that of what is written. With
 `--scores` the checkpoint is of a reward model, which becomes one of transformers' class for sequence classification.
+Code that comes with MODEL runs with `--trust-remote-code` alone.
 
 PROGRAM writes the adapter first, into the folder that ADAPTER lies in, which is removed then. With ALPHA adapters are
 scaled by it, whatever the folder says: a trainer's program may not know it and write 0.
@@ -68,10 +69,10 @@ def with_adapters(states: Mapping[str, Any], alpha: float) -> Mapping[str, Any]:
     return merged
 
 
-def of_checkpoint(folder: Path, origin: str, *, precision: str, alpha: float, scores: bool) -> Any:
+def of_checkpoint(folder: Path, origin: str, *, precision: str, alpha: float, scores: bool, trusts: bool) -> Any:
     """Return the model of a checkpoint of DeepSpeed's. Raises: SystemExit with a sentence."""
     states = with_adapters(gathered(folder), alpha)
-    model = loaded(origin, precision=precision, scores=scores)
+    model = loaded(origin, precision=precision, scores=scores, trusts=trusts)
     missing, strange = model.load_state_dict(states, strict=False)
     if lacking := sorted(set(missing) - set(model.all_tied_weights_keys)):
         raise SystemExit(f"The checkpoint lacks parameters of {origin}: {', '.join(lacking[:3])}.")
@@ -81,18 +82,17 @@ def of_checkpoint(folder: Path, origin: str, *, precision: str, alpha: float, sc
     return model
 
 
-def loaded(folder: str | Path, *, precision: str, scores: bool) -> Any:
-    """Return the model of a folder, or of the hub, as one of tokens or of `scores`."""
+def loaded(folder: str | Path, *, precision: str, scores: bool, trusts: bool) -> Any:
+    """Return the model of a folder, or of the hub, as one of tokens or of `scores`; `trusts` lets its own code run."""
     kind, more = (AutoModelForSequenceClassification, {"num_labels": 1}) if scores else (AutoModelForCausalLM, {})
-    # The model's own code, if it has any, has run in the trainer without being asked for, too.
-    return kind.from_pretrained(folder, dtype=getattr(torch, precision), trust_remote_code=True, **more).eval()
+    return kind.from_pretrained(folder, dtype=getattr(torch, precision), trust_remote_code=trusts, **more).eval()
 
 
-def of_adapter(folder: Path, origin: str, *, precision: str, alpha: float, scores: bool) -> Any:
+def of_adapter(folder: Path, origin: str, *, precision: str, alpha: float, scores: bool, trusts: bool) -> Any:
     """Return MODEL with the adapter of a folder of PEFT's in its weights; ALPHA 0 leaves it scaled as it says."""
     from peft import PeftConfig, PeftModel
 
-    base = loaded(origin, precision=precision, scores=scores)
+    base = loaded(origin, precision=precision, scores=scores, trusts=trusts)
     config = PeftConfig.from_pretrained(str(folder))
     if alpha:
         config.lora_alpha = alpha
@@ -119,16 +119,17 @@ def main() -> None:
     options = _arguments()
     if options.made_by:
         subprocess.run(options.made_by, check=True)
+    how = {"precision": options.precision, "scores": options.scores, "trusts": options.trust_remote_code}
     load, scores = of_checkpoint if options.kind == "zero" else of_adapter, options.scores
-    model = load(options.saved, options.model, precision=options.precision, alpha=options.alpha, scores=scores)
+    model = load(options.saved, options.model, alpha=options.alpha, **how)
     if options.made_by:
         shutil.rmtree(options.saved.parent)
-    tokenizer = AutoTokenizer.from_pretrained(options.model, trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(options.model, trust_remote_code=options.trust_remote_code)
     if scores and tokenizer.pad_token_id != tokenizer.eos_token_id:  # padding is passed over, and the end has the score
         model.config.pad_token_id = tokenizer.pad_token_id
     model.save_pretrained(options.target)
     tokenizer.save_pretrained(options.target)
-    again = loaded(options.target, precision=options.precision, scores=scores)
+    again = loaded(options.target, **how)
     if said(again, tokenizer, scores=scores) != said(model, tokenizer, scores=scores):
         raise SystemExit("The folder that was written says something else than the checkpoint.")
     print(f"The folder says the same as {options.saved.name}.")
@@ -143,6 +144,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), required=True)
     parser.add_argument("--alpha", type=float, default=0)
     parser.add_argument("--scores", action="store_true")
+    parser.add_argument("--trust-remote-code", action="store_true")
     parser.add_argument("--made-by", nargs=argparse.REMAINDER, default=[])
     return parser.parse_args()
 

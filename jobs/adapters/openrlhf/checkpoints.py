@@ -63,7 +63,8 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         run_dir = folder.parents[2 if program_of(spec.algorithm) == RL else 1]
         model = str(run_dir / model_path(spec)) if spec.model.kind == "bundled" else spec.model.id
         scores = ("--scores",) if program_of(spec.algorithm) == RM else ()
-        options = (precision_option(spec), f"--alpha={values.get('lora.alpha', 0)}", *scores)
+        # OpenRLHF runs a model's own code without being asked to, so it has run before.
+        options = (precision_option(spec), f"--alpha={values.get('lora.alpha', 0)}", "--trust-remote-code", *scores)
         return (python, str(MERGE), "zero", str(folder), model, str(target), *options)
 
 

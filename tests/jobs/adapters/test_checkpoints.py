@@ -139,7 +139,8 @@ def test_openrlhfs_shards_are_merged_with_the_model_that_was_trained(algorithm: 
 
     assert command[0] == "py"
     assert Path(command[1]).is_file()
-    assert command[2:] == ("zero", f"/r/a1/{folder}", "/r/a1/inputs/model", "/t", "--precision=bfloat16", "--alpha=16")
+    options = ("--precision=bfloat16", "--alpha=16", "--trust-remote-code")
+    assert command[2:] == ("zero", f"/r/a1/{folder}", "/r/a1/inputs/model", "/t", *options)
 
 
 def test_adapters_are_merged_into_the_model_that_was_trained_in_the_strength_that_the_run_says() -> None:
@@ -154,6 +155,8 @@ def test_adapters_are_merged_into_the_model_that_was_trained_in_the_strength_tha
     assert of_verl[2:] == ("adapter", *where, "--made-by", *merger)
     assert of_trl[2:] == ("adapter", "/r/a1/checkpoints/global_step_4", "inputs/model", "/t", "--precision=bfloat16")
     assert trl.merge_command(spec=spec_of("trl", "sft"), **about) == ()
+    trusting = spec_of("trl", "sft", **{"lora.rank": 8, "models.trust_remote_code": True})
+    assert "--trust-remote-code" in trl.merge_command(spec=trusting, **about)
 
 
 def test_what_deepspeeds_program_cannot_make_whole_is_not_merged() -> None:

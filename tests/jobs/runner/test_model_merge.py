@@ -79,6 +79,23 @@ def test_a_folder_of_peft_becomes_the_model_with_its_adapters(
     check(tmp_path / "whole", trained, origin)
 
 
+def test_code_that_comes_with_a_model_does_not_run_unless_it_did_in_the_trainer(
+    tmp_path: Path, origin: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained.save_pretrained(tmp_path / "checkpoint-4")
+    config = json.loads((origin / "config.json").read_text())
+    (origin / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "own.Model"}}))
+    (origin / "own.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'has-run')!r}).touch()\n")
+
+    words = ("adapter", tmp_path / "checkpoint-4", origin, tmp_path / "whole", EXACT)
+    merge(monkeypatch, *words)
+    assert not (tmp_path / "has-run").exists()
+
+    with pytest.raises(AttributeError, match="Model"):  # it has run, and holds no such class
+        merge(monkeypatch, *words, "--trust-remote-code")
+    assert (tmp_path / "has-run").exists()
+
+
 def test_an_adapter_that_another_program_writes_is_scaled_as_the_run_says_and_its_folder_goes(
     tmp_path: Path, origin: Path, trained: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
