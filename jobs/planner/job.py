@@ -315,8 +315,9 @@ class Job:
     """One job, on a fleet. Supervised: `policy` alone. Reinforcement learning: also `rollouts` and `engine`.
 
     `placement`: "colocated" — engine and trainer take turns on the same devices; "split" — the engine has
-    `engine_devices` of its own. `schedule`: how rollout and training overlap. `samples` and `num_steps` say how long
-    the run is (steps 0: unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to estimate
+    `engine_devices` of its own. `schedule`: how rollout and training overlap; `staleness`: how many batches more than
+    one may be under way, 0 where each is waited for. `samples` and `num_steps` say how long the run is (steps 0:
+    unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to estimate
     them from the micro-batches. `scores_mismatches`: policy and frozen models also score as many responses again before
     a supervised step learns (KTO's reference point). `precomputes_reference`: instead of a reference beside it, the
     policy scores all samples once before it is trained. `checkpoint_copies` kept on disk. `critic_pool`: whose devices

@@ -100,7 +100,7 @@ def _rl(source: RunContext) -> Job:
         rollouts=source.rollouts(score=score),
         placement="colocated" if is_colocated else "split",
         schedule=schedule,
-        staleness=float(knobs.whole("async.queue_size", 1)) if is_async else 0.0,
+        staleness=float(knobs.whole("async.queue_size", 1)) if schedule == "async" else 0.0,
         engine_devices=0 if is_colocated else engines * tensor,
         sync_transport="tensors",
         critic_pool="policy" if is_shared else "critic",

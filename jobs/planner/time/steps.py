@@ -1,8 +1,9 @@
 """Seconds of one step of a job, phase by phase, and how phases overlap under its schedule.
 
-Synchronous: phases follow one another. One step off: generation runs beside the training on the batch before. Fully
-asynchronous: also, and no batch waits for its longest response, so that engines always run full. Colocated engines take
-turns with the trainer, so that an asynchronous schedule hides their tail alone.
+Synchronous: phases follow one another. One step off: generation runs beside the training on the batch before. Where
+engines begin the next batches before a batch has its longest response (`Job.staleness`), they always run full, as fully
+asynchronous trainers have it. Colocated engines take turns with the trainer, so that an asynchronous schedule hides
+their tail alone.
 """
 
 import math
@@ -220,7 +221,7 @@ def _rollout(
         able = replace(engine, kv_cache_bytes=room, max_model_len=longest)
     synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, constants)
     synchronous += _drawn_again(able, job, rollouts, constants)
-    if job.schedule != "async" or not job.staleness:
+    if job.schedule == "sync" or not job.staleness:
         return synchronous
     # No batch waits for its longest response: engines run as full as cache and queue allow.
     held = memory.kv_tokens / max(batch.length, 1.0) if memory.kv_tokens else 1.0

@@ -314,6 +314,16 @@ def test_overlap_is_never_slower() -> None:
     assert free <= one_off <= synchronous
 
 
+def test_batches_under_way_together_hide_the_longest_response() -> None:
+    def rollout(**changes: Any) -> float:
+        return estimate(replace(JOBS["split"], **changes)).time.phases["rollout"].middle
+
+    overlaps = rollout(schedule="one_step_off", staleness=1.0)
+    assert overlaps < rollout(schedule="one_step_off")
+    assert overlaps == rollout(schedule="async", staleness=1.0)
+    assert rollout(schedule="sync", staleness=1.0) == rollout(schedule="one_step_off")
+
+
 def test_the_cost_of_a_run() -> None:
     job = replace(supervised(fleet=fleet(8, price=2.0)), num_steps=500)
     found = estimate(job)
