@@ -69,7 +69,7 @@ export function spikes({ line, low, high }) {
     const [least, most] = [low[i], high[i]];
     return y === null || least === null || most === null ? 0 : Math.max(most - y, y - least, 0);
   });
-  const sorted = reach.filter((_far, i) => low[i] !== null).sort((a, b) => a - b);
+  const sorted = Float64Array.from(reach.filter((_far, i) => low[i] !== null)).sort(); // as numbers, and quicker so
   const usual = sorted[sorted.length >> 1] ?? 0;
   return reach.flatMap((far, i) => (far > SPIKE * usual && far > 0 ? [i] : []));
 }
