@@ -30,14 +30,16 @@ ALIKE = 0.95
 def found_steps(store: "Store", lanes: Iterable["Lane"]) -> tuple[Step, ...]:
     """Return the iterations of the worker that has these lanes of a store, numbered from 1 on; () if none repeat.
 
-    Of its streams the one with most kernel time is looked at.
+    Of its streams the one with most time in kernels that compute is looked at: collectives last as long as they wait
+    for other ranks, and come several times an iteration. A single kernel again and again is no iteration where the
+    device has other kernels.
     """
     streams = [lane.id for lane in lanes if lane.kind == "stream"]
     kernels = [int(Category.KERNEL), int(Category.COMMUNICATION)]
     busiest = store.sql(
         "SELECT lane FROM ev WHERE list_contains(?, lane) AND list_contains(?, cat) GROUP BY lane "
-        "ORDER BY sum(dur) DESC, lane LIMIT 1",
-        [streams, kernels],
+        "ORDER BY sum(dur) FILTER (WHERE cat = ?) DESC NULLS LAST, sum(dur) DESC, lane LIMIT 1",
+        [streams, kernels, int(Category.KERNEL)],
     )["lane"]
     if not len(busiest):
         return ()
@@ -47,6 +49,13 @@ def found_steps(store: "Store", lanes: Iterable["Lane"]) -> tuple[Step, ...]:
     )
     begins = rows["ts"].astype(np.int64, copy=False)
     places = repeated(rows["name"].astype(np.int64, copy=False))
+    if len(places) and int(places[-1] - places[0]) == len(places) - 1:
+        others = store.sql(
+            "SELECT 1 AS one FROM ev WHERE list_contains(?, lane) AND list_contains(?, cat) AND name != ? LIMIT 1",
+            [streams, kernels, int(rows["name"][places[0]])],
+        )["one"]
+        if len(others):
+            return ()
     bounds = zip(begins[places[:-1]].tolist(), begins[places[1:]].tolist(), strict=True)
     return tuple(Step(number=i, begin=a, end=b) for i, (a, b) in enumerate(bounds, 1) if b > a)
 

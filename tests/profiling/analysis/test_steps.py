@@ -176,3 +176,29 @@ def test_a_trace_without_marks_has_iterations_a_window_or_all_of_it(tmp_path: Pa
     part = open_trace([one], NONE, (AT, AT + 40 * MS)).stretches
     assert (part.source, len(part.steps)) == ("repetition", 2)
     assert open_trace([one], NONE, (AT, AT + 12 * MS)).stretches.source == "window"
+
+
+@pytest.mark.parametrize(("stray", "source"), [(False, "repetition"), (True, "window")])
+def test_one_kernel_again_and_again_is_no_iteration_beside_others(tmp_path: Path, stray: bool, source: str) -> None:
+    with StoreWriter(tmp_path / "a", source="made") as writer:
+        lanes = [writer.lane("stream", process="python", pid=1, device=0, stream=stream) for stream in (7, 20)]
+        for i in range(40):
+            writer.add(lanes[0], AT + 10 * i * MS, 5 * MS, writer.name("fill"), Category.KERNEL)
+        if stray:
+            writer.add(lanes[1], AT, MS, writer.name("head"), Category.KERNEL)
+        writer.finish()
+    assert summarise([RecordedTrace(store=Store(tmp_path / "a"))], NONE).source == source
+
+
+def test_collectives_that_wait_long_are_not_what_repeats(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "a", source="made") as writer:
+        lanes = [writer.lane("stream", process="python", pid=1, device=0, stream=stream) for stream in (7, 20)]
+        for i in range(10):
+            for at, name in ((0, "embed"), (3, "gemm"), (6, "head")):
+                writer.add(lanes[0], AT + (100 * i + at) * MS, 2 * MS, writer.name(name), Category.KERNEL)
+            for at in (10, 40, 70):
+                name = writer.name("ncclDevKernel_Generic")
+                writer.add(lanes[1], AT + (100 * i + at) * MS, 25 * MS, name, Category.COMMUNICATION)
+        writer.finish()
+    found = summarise([RecordedTrace(store=Store(tmp_path / "a"))], NONE)
+    assert (found.source, len(found.budget.steps)) == ("repetition", 9)

@@ -188,6 +188,23 @@ def test_a_profile_of_xla_has_streams_threads_and_launches(tmp_path: Path) -> No
     assert [name for _, name in links(path)] == ["loop_add_fusion"] * 4 + ["MemcpyD2H"]
 
 
+def test_copies_that_a_tpu_does_beside_its_work_are_copies(tmp_path: Path) -> None:
+    path = tmp_path / "tpu.xplane.pb"
+    events = [wire(4, wire(1, i + 1) + wire(2, i * 1_000_000) + wire(3, 700_000)) for i in range(4)]
+    line = wire(1, 4) + wire(2, "Async XLA Ops") + wire(3, T) + b"".join(events)
+    names = ("async-copy", "async-copy-start.3", "copy-done.12", "copy_fusion")
+    plane = wire(2, "/device:TPU:0") + wire(3, line) + b"".join(_name(i + 1, name) for i, name in enumerate(names))
+    path.write_bytes(wire(1, plane))
+
+    (rows,) = stored(path).values()
+
+    assert [row[1] for row in rows] == [Category.COPY] * 3 + [Category.KERNEL]
+
+
+def _name(key: int, name: str) -> bytes:
+    return wire(4, wire(1, key) + wire(2, wire(1, key) + wire(2, name)))
+
+
 def test_hosts_of_one_profile_have_processes_devices_and_links_of_their_own(tmp_path: Path) -> None:
     path, target = tmp_path / "hosts.xplane.pb", tmp_path / "kept"
     path.write_bytes(xspace() * 2 + wire(4, "node-a") + wire(4, "node-b"))
