@@ -13,7 +13,7 @@ from profiling.analysis.frames import FrameTime
 from profiling.analysis.intervals import EMPTY, Claim, Intervals, Ints, covered, difference, joined, partition
 from profiling.analysis.nested import Nest
 from profiling.analysis.phases import WorkerPhases
-from profiling.analysis.work import LONG, Events, WorkerEvents
+from profiling.analysis.work import AWAITS, LONG, Events, WorkerEvents
 from profiling.trace.category import Category
 
 CAUSES = (
@@ -31,9 +31,9 @@ CAUSES = (
 """dependency: the next work was launched before the gap began, and the device waited for another stream or an event (as
 HTA tells it from waiting for the host). In all others the CPU was late. profiler: its own work. collector: Python's
 garbage collector. data_wait: the data loader. synchronisation: the CPU waits for the device. launch: the CPU prepares
-work (an operator, a call of the device's interface, or less than 1 ms between two calls). communication: the CPU is in
-a collective. python: it is in a function of the program, in a gap of 1 ms or more. waiting: the worker is in no phase
-while another one is. unattributed: nothing was recorded then."""
+work (an operator, a call of the device's interface, less than 1 ms between two calls, or else whatever range covers the
+moment). communication: the CPU is in a collective. python: it is in a function of the program, in a gap of 1 ms or
+more. waiting: the worker is in no phase while another one is. unattributed: nothing was recorded then."""
 
 LEAST = LONG
 """Shorter gaps are not listed one by one. [ns]"""
@@ -43,6 +43,9 @@ OF_PROGRAM = re.compile(r"command buffer full|(?:lazy )?function loading|module 
 queue, code that is loaded or compiled by the driver."""
 _LOADER = re.compile(r"dataloader|data_wait|next\(.*loader", re.I)
 _WAITS = re.compile(r"synchronize|streamwait|eventwait", re.I)
+_NAMED = (
+    Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.BATCH, Category.PYTHON,
+)  # fmt: skip
 _MEETS = re.compile(r"barrier|^gloo:|^mpi:|_object_list", re.I)
 
 
@@ -84,7 +87,13 @@ def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
     if work.has_device:  # else an operator is the work itself
         preparing = lead.of(Category.OPERATOR, Category.RUNTIME, Category.BATCH).union
         ordered.append(("launch", joined(preparing, overhead.take(np.isin(overhead.name, program)).union)))
-    return [*ordered, ("python", work.long_frames.union), ("launch", late), ("waiting", phases.other_workers)]
+        # whichever thread waits for a result: while another one prepares work, it is that one that is late
+        awaits = [i for i, name in enumerate(work.names) if AWAITS.search(name)]
+        ordered.append(("synchronisation", _named(host, awaits).union))
+    ordered += [("python", work.long_frames.union), ("launch", late), ("waiting", phases.other_workers)]
+    if work.has_device:  # what is left: the CPU was late, and a range tells where it was
+        ordered.append(("launch", host.of(Category.RANGE, Category.OPERATOR).union))
+    return ordered
 
 
 def _by_launch(work: WorkerEvents) -> tuple[Intervals, Intervals]:
@@ -159,8 +168,11 @@ def longest_gaps(
 
 
 def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
-    """Return what the thread that launched the next work was in at each moment; else any thread's, "" for none."""
-    nest = Nest(work.host.of(Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.BATCH))
+    """Return what the thread that launched the next work was in at each moment; else any thread's, "" for none.
+
+    Of frames only those that wait for the device are there.
+    """
+    nest = Nest(work.host.of(*_NAMED))
     launches = work.host.of(Category.RUNTIME)
     lanes = np.full(len(moments), work.main_lane, np.int64)
     links = {link: i for i, link in enumerate(launches.link.tolist()) if link}

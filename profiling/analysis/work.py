@@ -22,6 +22,9 @@ _MOST_TRIED = 4  # threads that are asked for frames
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
 _READ = tuple(category for category in Category if category not in (Category.PYTHON, Category.OTHER))
 """Frames of Python are left out: they are many, and those in long gaps are read when they are asked for."""
+AWAITS = re.compile(r"(?:await|block|wait)_?(?:host_?)?(?:until_?)?(?:ready|done)", re.I)
+"""What ranges, operators and frames are called in which the CPU waits for the device: `block_until_ready` of JAX,
+`BlockHostUntilReady`, `AwaitReady` of XLA. Frames of these names are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +204,13 @@ def read(
     """Return the events of a store that touch [begin, end), all of them without a window."""
     columns = store.events(begin=begin, end=end, categories=[int(one) for one in _READ], columns=_COLUMNS)
     whole = {name: values.astype(np.int64, copy=False) for name, values in columns.items()}
+    awaits = [i for i, name in enumerate(store.names) if AWAITS.search(name)]
+    if awaits:
+        frames = store.events(begin=begin, end=end, categories=[int(Category.PYTHON)], columns=_COLUMNS)
+        rows = np.isin(frames["name"], awaits)
+        whole = {name: np.concatenate([values, frames[name][rows]], dtype=np.int64) for name, values in whole.items()}
+        order = np.lexsort((-whole["dur"], whole["ts"], whole["lane"]))
+        whole = {name: values[order] for name, values in whole.items()}
     names, plain = plain_names(store.names)
     whole["name"] = plain[whole["name"]]
     return WorkerEvents(

@@ -1,7 +1,6 @@
 """The device has nothing to do for much of the time, and mostly for which cause."""
 
-from profiling.analysis.frames import FrameTime
-from profiling.analysis.idle import CAUSES, idle_by_cause, python_functions
+from profiling.analysis.idle import CAUSES, idle_by_cause, longest_gaps, python_functions
 from profiling.analysis.intervals import interval
 from profiling.analysis.phases import WorkerPhases
 from profiling.diagnosis.budgets import FileBudget, budgets
@@ -43,14 +42,21 @@ def _cause(one: FileBudget) -> str:
     whole = sum(idle.values())
     if not whole:
         return "—"
-    functions = _functions(one) if most == "python" else ()
-    named = f", {functions[0].name}" if functions else ""
+    named = _function(one) if most == "python" else _range(one) if most == "launch" else ""
     return f"{_CALLED[most]} ({100 * idle[most] / whole:.0f} %{named})"
 
 
-def _functions(one: FileBudget) -> tuple[FrameTime, ...]:
+def _function(one: FileBudget) -> str:
     causes = idle_by_cause(one.work, WorkerPhases(), interval(one.begin, one.end))
-    return python_functions(causes, one.work)
+    functions = python_functions(causes, one.work)
+    return f", {functions[0].name}" if functions else ""
+
+
+def _range(one: FileBudget) -> str:
+    """Return the recorded range or operator that the CPU was in during the longest gap that it was late for."""
+    gaps = longest_gaps(one.work, WorkerPhases(), interval(one.begin, one.end))
+    inside = next((gap.inside for gap in gaps if gap.cause == "launch" and gap.inside), "")
+    return f", longest in {inside[:80]}" if inside else ""
 
 
 PLUGIN = Rule(
