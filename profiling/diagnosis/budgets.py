@@ -17,6 +17,7 @@ from profiling.evidence import Evidence, RecordedTrace, Step, phase_spans
 class FileBudget:
     """One worker's budget; without marked steps (`has_steps`) the window counts as one."""
 
+    recorded: RecordedTrace
     work: WorkerEvents
     budget: WorkerBudget
     has_steps: bool
@@ -95,4 +96,4 @@ def _of_file(recorded: RecordedTrace, most: int) -> Iterator[FileBudget]:
             steps = tuple(step for step in marked if step.begin < end and work.begin < step.end)
             window = (Step(number=-1, begin=work.begin, end=max(end, work.begin + 1)),)
             (own,) = budget({key: work}, phase_spans(()), steps or window).workers
-            yield FileBudget(work=work, budget=own, has_steps=bool(steps))
+            yield FileBudget(recorded=recorded, work=work, budget=own, has_steps=bool(steps))

@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import Intervals, clipped, total, union
+from profiling.analysis.repetition import common, found_steps
 from profiling.analysis.window import steps
 from profiling.diagnosis.finding import Observation
-from profiling.evidence import Evidence, Ints, RecordedTrace
+from profiling.evidence import Evidence, Ints, RecordedTrace, Step
 from profiling.trace.category import DEVICE, Category
+from profiling.trace.store import Lane
 
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
 
@@ -21,7 +23,8 @@ _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
 class DeviceWork:
     """Everything that ran on one device within one file; columns [n] sorted by start.
 
-    `begin` and `end` (Unix ns) are those of the marked steps, of the recording where there are none.
+    `begin` and `end` (Unix ns) are those of the steps, marked or found by what repeats, as in the budget; of the
+    recording where there are none.
     """
 
     recorded: RecordedTrace
@@ -66,6 +69,11 @@ class DeviceWork:
     def kernels(self) -> npt.NDArray[np.bool_]:
         """Which rows are kernels that compute."""
         return self.category == Category.KERNEL
+
+    @property
+    def has_kernels(self) -> bool:
+        """Return True if kernels were recorded, of whatever kind: else nothing tells when the device was at work."""
+        return bool(np.isin(self.category, [int(Category.KERNEL), int(Category.COMMUNICATION)]).any())
 
     @cached_property
     def launches(self) -> tuple[Ints, Ints]:
@@ -169,11 +177,24 @@ def _end_of_work(work: DeviceWork) -> int:
 
 
 def _window(recorded: RecordedTrace) -> tuple[int, int]:
-    """Return from when to when work is looked at, in Unix ns: the marked steps, else all that was recorded.
+    """Return from when to when work is looked at, in Unix ns: the steps, else all that was recorded.
 
     Before the first step and after the last one a recording is switched on and written.
     """
-    marked = steps(recorded.store)
-    begin = max(recorded.begin, marked[0].begin) if marked else recorded.begin
-    end = min(recorded.end, max(step.end for step in marked)) if marked else recorded.end
+    of_file = steps(recorded.store) or _repeated(recorded)
+    begin = max(recorded.begin, of_file[0].begin) if of_file else recorded.begin
+    end = min(recorded.end, max(step.end for step in of_file)) if of_file else recorded.end
     return (begin, end) if begin < end else (recorded.begin, recorded.end)
+
+
+def _repeated(recorded: RecordedTrace) -> tuple[Step, ...]:
+    """Return the iterations of the devices of a file together, () where steps are marked, although none is whole."""
+    store = recorded.store
+    if len(store.sql("SELECT 1 AS one FROM ev WHERE cat = ? LIMIT 1", [int(Category.STEP)])["one"]):
+        return ()
+    lanes_of: dict[tuple[int, int], list[Lane]] = {}
+    for lane in store.lanes:
+        if lane.kind == "stream" and lane.events:
+            lanes_of.setdefault((lane.pid, lane.device), []).append(lane)
+    busiest = sorted(lanes_of, key=lambda owner: (-sum(lane.events for lane in lanes_of[owner]), owner))
+    return common([found_steps(store, lanes_of[owner]) for owner in busiest])

@@ -6,6 +6,7 @@ from profiling.analysis.phases import WorkerPhases
 from profiling.diagnosis.budgets import FileBudget, budgets
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence
+from profiling.trace.category import Category
 
 _BUSY = ("compute", "communication", "copy")
 _CALLED = {
@@ -23,7 +24,8 @@ _CALLED = {
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    with_device = [(one, _busy(one)) for one in budgets(evidence) if one.budget.has_device]
+    kernels = (Category.KERNEL, Category.COMMUNICATION)  # of copies alone it is not known what else the device did
+    with_device = [(one, _busy(one)) for one in budgets(evidence) if len(one.work.device.of(*kernels))]
     if not with_device:
         return InsufficientData(what="device_trace")
     idlest, busy = min(with_device, key=lambda pair: pair[1])

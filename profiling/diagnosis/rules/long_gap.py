@@ -13,12 +13,13 @@ _NAMED = (Category.PHASE, Category.RANGE, Category.OPERATOR, Category.RUNTIME, C
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     longest: tuple[int, int, DeviceWork] | None = None
     for work in devices(evidence):
-        ends = np.maximum.accumulate(work.start + work.duration)
-        gaps = work.start[1:] - ends[:-1]
-        if len(gaps):
-            at = int(gaps.argmax())
-            if longest is None or gaps[at] > longest[1] - longest[0]:
-                longest = int(ends[at]), int(work.start[at + 1]), work
+        if len(work.start) < 2 or not work.has_kernels or not len(work.busy):
+            continue  # of copies alone it is not known what else the device did
+        begins, ends = work.busy.begin, work.busy.end
+        at = int((begins[1:] - ends[:-1]).argmax()) if len(begins) > 1 else -1
+        gap = (int(ends[at]), int(begins[at + 1])) if at >= 0 else (int(ends[0]), int(ends[0]))
+        if longest is None or gap[1] - gap[0] > longest[1] - longest[0]:
+            longest = *gap, work
     if longest is None:
         return InsufficientData(what="device_trace")
     begin, end, work = longest
@@ -48,7 +49,8 @@ def _meanwhile(work: DeviceWork, begin: int, end: int) -> str:
 PLUGIN = Rule(
     title="Long gap on a device",
     question="where",
-    definition="Longest stretch between two pieces of work of one device.",
+    definition="Longest stretch between two pieces of work of one device within the steps, or, without steps, within "
+    "the recording.",
     unit="seconds",
     watch=0.5,
     bad=2.0,

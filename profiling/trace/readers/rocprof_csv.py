@@ -1,13 +1,17 @@
 """Tables of AMD's rocprofv3 (`--output-format csv`): a file for kernels, copies, or calls of one interface each.
 
 A table of kernels names an agent by its number on the node, where CPUs count as well; that number is shown as the
-device's. Counters stand in a row each, so a kernel that comes again with another counter is one kernel.
+device's. Counters stand in a row each, so a kernel that comes again with another counter is one kernel, and they are
+among its details.
 """
 
+import contextlib
 import csv
 import io
+import itertools
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from profiling.trace.formats.rocm import RocmTimeline
@@ -16,6 +20,8 @@ from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
 _DETAILS = ("LDS_Block_Size", "Scratch_Size", "VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")
+_MOST_COUNTERS = 1000
+"""Of a kernel; the rest of a hostile table is left out."""
 _FIRST_LINE = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,2000}"?Start_Timestamp"?,"?End_Timestamp"?')
 
 
@@ -35,9 +41,16 @@ class RocprofCsvReader:
         timeline = RocmTimeline(writer, limits)
         with UnpackedFile(path, limits=limits, progress=progress) as file:
             try:
-                rows = _without_counters(csv.DictReader(_lines(file)))
-                for row in rows:
-                    _add(row, timeline)
+                table = csv.DictReader(_lines(file))
+                for row, counters in _with_counters(table):
+                    _add(row, counters, timeline)
+                if "Counter_Name" in (table.fieldnames or ()):
+                    writer.meta("clock", "none")
+                    writer.note(
+                        "info",
+                        "Counters are read with one kernel after the other: how long each ran is known, what lies "
+                        "between them says nothing of the program.",
+                    )
             except csv.Error as error:
                 writer.note("warning", f"The table ends here: {error}.")
             if file.problem:
@@ -57,19 +70,28 @@ def _lines(file: UnpackedFile) -> Iterator[str]:
         yield io.BytesIO(rest).getvalue().decode("utf-8-sig", errors="replace")
 
 
-def _without_counters(rows: Iterator[Mapping[str, str]]) -> Iterator[Mapping[str, str]]:
-    """Yield a row a kernel: rows that follow each other and differ in a counter alone are one."""
-    last: tuple[object, ...] = ()
+def _with_counters(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[Mapping[str, str], dict[str, float]]]:
+    """Yield a row a kernel with its counters: rows that follow each other and differ in a counter alone are one."""
+    for _, group in itertools.groupby(rows, _kernel_of):
+        of_kernel = list(itertools.islice(group, _MOST_COUNTERS))
+        yield of_kernel[0], dict(_counters(of_kernel))
+
+
+def _kernel_of(row: Mapping[str, str]) -> object:
+    """Return what the rows of one kernel have in common; of a table without counters each row is one."""
+    if "Counter_Name" not in row:
+        return object()
+    return row.get("Agent_Id"), row.get("Dispatch_Id"), row.get("Start_Timestamp")
+
+
+def _counters(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, float]]:
     for row in rows:
-        if "Counter_Name" in row:
-            key = (row.get("Agent_Id"), row.get("Dispatch_Id"), row.get("Start_Timestamp"))
-            if key == last:
-                continue
-            last = key
-        yield row
+        with contextlib.suppress(ValueError):
+            if row.get("Counter_Name") and math.isfinite(value := float(row.get("Counter_Value") or "")):
+                yield row["Counter_Name"], value
 
 
-def _add(row: Mapping[str, str], timeline: RocmTimeline) -> None:
+def _add(row: Mapping[str, str], counters: Mapping[str, float], timeline: RocmTimeline) -> None:
     """Add a row; None and what is no number are left to be counted as unusable."""
     start, end = _integer(row.get("Start_Timestamp")), _integer(row.get("End_Timestamp"))
     correlation = _integer(row.get("Correlation_Id"))
@@ -81,6 +103,7 @@ def _add(row: Mapping[str, str], timeline: RocmTimeline) -> None:
             if row.get(f"{key}_Size_X")
         }
         details |= {name: _number(row[name]) for name in _DETAILS if row.get(name)}
+        details |= counters
         timeline.kernel(
             row["Kernel_Name"],
             start,

@@ -113,3 +113,24 @@ def test_only_the_leading_thread_waits_for_data_and_for_the_device() -> None:
     causes = idle_by_cause(work(rows, end=100), WorkerPhases(), interval(0, 100))
     # what is left are less than 1 ms between two calls
     assert {cause: total(own) for cause, own in causes.items()} == {"data_wait": 40, "communication": 20, "launch": 23}
+
+
+def test_a_wait_or_a_range_of_any_thread_tells_where_the_cpu_was(tmp_path: Path) -> None:
+    trace = Trace(
+        device=[(0, 10, "gemm", KERNEL), (60, 10, "gemm", KERNEL), (150, 50, "gemm", KERNEL)],
+        launches=[(0, 1), (59, 1), (149, 1)],
+        host=[(75, 60, "Optimizer.step#Shampoo.step", Category.RANGE)],
+        pool=[(5, 53, "$api.py:3154 block_until_ready", PYTHON)],
+        window=200,
+    )
+    worker = summary(tmp_path, trace)
+    # 10..58 the frame waits, 59..60 is the second launch; 75..135 the range, 149..150 the third launch
+    assert {cause: ns / MS for cause, ns in worker.idle.items()} == {
+        "synchronisation": 48,
+        "launch": 62,
+        "unattributed": 20,
+    }
+    assert [(gap.cause, gap.inside) for gap in worker.gaps] == [
+        ("launch", "Optimizer.step#Shampoo.step"),
+        ("synchronisation", "$api.py:3154 block_until_ready"),
+    ]

@@ -11,7 +11,7 @@ from profiling.diagnosis.finding import finding_of, rules
 from profiling.evidence import CaptureFacts, Evidence, Readings
 from profiling.trace.category import Category
 from tests.profiling.diagnosis import test_diagnosis
-from tests.profiling.made_traces import Make, Trace, maker
+from tests.profiling.made_traces import Event, Make, Trace, maker
 
 KERNEL, TALK, COPY, SYNC = Category.KERNEL, Category.COMMUNICATION, Category.COPY, Category.SYNC
 NOTHING = Evidence()
@@ -361,3 +361,27 @@ def _tested() -> Iterator[str]:
 
 def test_every_rule_has_its_cases() -> None:
     assert set(_tested()) == set(rules())
+
+
+def test_copies_alone_say_nothing_of_an_idle_device(make: Make) -> None:
+    copies = make(Trace(device=[(0, 1, "Memcpy HtoD", Category.COPY), (800, 1, "Memcpy DtoH", Category.COPY)]))
+    for key in ("device_idle", "long_gap"):
+        assert finding_of(key, rules()[key], copies).state == "not_enough_data"
+
+
+def test_a_gap_before_the_steps_that_repeat_is_not_one_of_them(make: Make) -> None:
+    device: list[Event] = [(0, 1, "warm_up", KERNEL)]
+    for i in range(6):
+        device += [(900 + 10 * i + at, 2, name, KERNEL) for at, name in ((0, "embed"), (3, "gemm"), (6, "head"))]
+    found = finding_of("long_gap", rules()["long_gap"], make(Trace(device=device)))
+    assert (found.state, found.value) == ("clear", "2 ms")
+
+
+def test_a_cpu_that_waits_for_the_device_is_not_what_binds_it(make: Make) -> None:
+    launches = [(i * 100 - 0.015, 0.010) for i in range(10)]
+    waits: list[Event] = [(i * 100 + 40, 59, "$api.py:3154 block_until_ready", Category.PYTHON) for i in range(10)]
+    rows = make(Trace(device=kernels(10, length=40, every=100), launches=launches, host=waits))
+    found = finding_of("cpu_bound", rules()["cpu_bound"], rows)
+    assert (found.state, found.value) == ("clear", "1 %")
+    idle = finding_of("device_idle", rules()["device_idle"], rows).sentence()
+    assert "most of the rest is synchronisation" in idle

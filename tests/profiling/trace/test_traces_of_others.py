@@ -156,6 +156,12 @@ def test_a_kernel_with_several_counters_is_one(tmp_path: Path) -> None:
     path.write_text("\n".join([head, *(row for pair in zip(rows, again, strict=True) for row in pair)]))
 
     assert sum(map(len, stored(path).values())) == len(rows)
+    import_trace(path, tmp_path / "kept")
+    with Store(tmp_path / "kept") as store:
+        first = store.detail(0)
+        assert first is not None
+        assert (first.info["SQ_WAVES"], first.info["GRBM_COUNT"]) == (16384, 16384)
+        assert not store.facts.has_clock  # what lies between kernels is the profiler's
 
 
 def test_marks_of_a_moment_are_samples_of_their_thread(tmp_path: Path) -> None:
