@@ -14,14 +14,17 @@ import resource
 import signal
 import sqlite3
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 from profiling.garbage import without_collector
 from profiling.trace import other_files
 from profiling.trace.formats import unpack
+from profiling.trace.formats.sqlite_tables import MAGIC
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 from profiling.trace.readers.reader import Reader, readers
 from profiling.trace.schema import StoreFacts
@@ -33,6 +36,8 @@ _READING = 0.85
 _EVERY_SECONDS = 0.25
 _MOST_MEMORY = 4 << 30
 """Ten times what an import takes; a file that makes a reader ask for more is refused."""
+_WHOLE = (MAGIC, b"PK\x03\x04", b"NVIDIA Tegra Profiler Report", b"NVR\0", *(b"\x80%c" % i for i in (2, 3, 4, 5)))
+"""First bytes of formats that are not read as a stream: databases, archives, reports of nsys and ncu, pickles."""
 _STUMBLES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 """What a reader raises over a value that is of another kind than its format says."""
 _PATIENT_SECONDS = 20.0
@@ -46,9 +51,22 @@ def import_trace(
 
     Raises: Unreadable, with a sentence for whoever brought the file; MemoryError, or OSError where the disk is full.
     """
+    facts, _ = _imported(source, target, progress=progress, limits=limits)
+    return facts
+
+
+def _imported(source: Path, target: Path, *, progress: Progress, limits: Limits) -> tuple[StoreFacts, str]:
+    """Import a file; return what the store holds and the name of the reader."""
+    with _readable(source, target.parent, limits) as plain:
+        reader = reader_of(plain)
+        assert reader is not None, "what is read whole was unpacked"
+        return _stored(reader, plain, target, progress=progress, limits=limits), reader.name
+
+
+def _stored(reader: Reader, source: Path, target: Path, *, progress: Progress, limits: Limits) -> StoreFacts:
+    """Have a reader fill a store and return what it holds."""
     import duckdb
 
-    reader = reader_of(source)
     try:
         with StoreWriter(target, source=reader.name, most_samples=limits.samples) as writer, without_collector():
             _read(reader, source, writer, progress=lambda share: progress(_READING * share), limits=limits)
@@ -57,16 +75,43 @@ def import_trace(
         raise _of_the_store(error) from error
     if not facts.events and not facts.samples:
         target.unlink()
-        raise Unreadable(f"The file is {reader.title}, but holds no events.")
+        raise Unreadable(" ".join([f"The file is {reader.title}, but holds no events.", *writer.warnings]))
     progress(1.0)
     return facts
 
 
-def reader_of(source: Path) -> Reader:
-    """Return the reader for a file, by its content. Raises: Unreadable."""
+@contextlib.contextmanager
+def _readable(source: Path, folder: Path, limits: Limits) -> Iterator[Path]:
+    """Lend a file that any reader can open: databases, archives, reports and pickles are unpacked into `folder`."""
+    if not _is_packed_whole(source, unpack.head(source)):
+        yield source
+        return
+    with tempfile.TemporaryDirectory(prefix="unpacked-", dir=folder) as place:
+        plain = Path(place) / source.name.removesuffix(".gz")  # the number of a rank may stand in the name
+        with unpack.UnpackedFile(source, limits=limits) as packed, plain.open("wb") as file:
+            packed.copy_to(file)
+        if packed.problem:
+            raise Unreadable(packed.problem)
+        yield plain
+
+
+def _is_packed_whole(source: Path, beginning: bytes) -> bool:
+    """Return True for a packed file of a format that is not read as a stream."""
+    return beginning.startswith(_WHOLE) and unpack.is_packed(source)
+
+
+def reader_of(source: Path) -> Reader | None:
+    """Return the reader for a file, by its content; None for a packed one that is told only once it is unpacked.
+
+    Raises: Unreadable.
+    """
     if not source.stat().st_size:
         raise Unreadable("The file is empty.")
     beginning = unpack.head(source)
+    if not beginning:
+        raise Unreadable("The file is packed by gzip, and holds nothing or is damaged. Bring it as it was written.")
+    if _is_packed_whole(source, beginning):
+        return None
     for reader in readers():
         try:
             if reader.sniff(source, beginning):
@@ -131,8 +176,7 @@ def main() -> None:
             _say({"progress": round(share, 4)})
 
     try:
-        kind = reader_of(arguments.source).name
-        facts = import_trace(arguments.source, arguments.target, progress=progress)
+        facts, kind = _imported(arguments.source, arguments.target, progress=progress, limits=DEFAULT)
     except Unreadable as error:
         _say({"problem": str(error)})
     except MemoryError:

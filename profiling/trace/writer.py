@@ -245,6 +245,11 @@ class StoreWriter:
         """Count all times from the earliest event: where nothing tells when the recording began."""
         self._starts_at_zero = True
 
+    @property
+    def warnings(self) -> list[str]:
+        """The sentences of a reader that say what is missing."""
+        return [text for severity, text in self._notes if severity != "info"]
+
     def cut_off(self, text: str) -> None:
         """Keep that the file ends early; up to which time it was read is said with it."""
         self._cut_off = text
@@ -283,9 +288,8 @@ class StoreWriter:
         run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts, rowid")  # noqa: S608
         begin, end = self._span()
         if self._cut_off:
-            self.note(
-                "warning", f"{self._cut_off} The last event ends {(end - begin) / 1e9:,.3f} s after the first begins."
-            )
+            reached = f" The last event ends {(end - begin) / 1e9:,.3f} s after the first begins." if end else ""
+            self.note("warning", f"{self._cut_off}{reached}")
         self._describe()
         (events, samples), *_ = run("SELECT (SELECT count(*) FROM ev), (SELECT count(*) FROM samples)").fetchall()
         facts = StoreFacts(

@@ -1,13 +1,18 @@
-"""Read a file that may be packed by gzip, as far as it goes and no further than allowed."""
+"""Read a file that may be packed by gzip, as far as it goes and no further than allowed.
 
+Text of UTF-16, as shells of Windows write what they redirect, comes out as UTF-8; it is told by its first two bytes.
+"""
+
+import codecs
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 
 _GZIP = b"\x1f\x8b"
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HEAD = 1 << 20
 _HEAD_MEMBERS = 8192
 _HEAD_PIECE = 1 << 12
@@ -19,6 +24,12 @@ _FREE = 256 << 20
 """Unpacked bytes below which the ratio does not matter."""
 
 
+def is_packed(path: Path) -> bool:
+    """Return True for a file that is packed by gzip."""
+    with path.open("rb") as file:
+        return file.read(len(_GZIP)) == _GZIP
+
+
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """Return the first bytes of a file, unpacked; fewer if it is broken. No more than its first mebibyte is read."""
     try:
@@ -26,8 +37,12 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
             raw = file.read(_HEAD)
     except OSError:
         return b""
-    if not raw.startswith(_GZIP):
-        return raw[:size]
+    begin = _unpacked(raw, size) if raw.startswith(_GZIP) else raw[:size]
+    return begin.decode("utf-16", errors="replace").encode() if begin.startswith(_UTF_16) else begin
+
+
+def _unpacked(raw: bytes, size: int) -> bytes:
+    """Return up to `size` bytes of what the beginning of a packed file holds."""
     unpacked = bytearray()
     place, packed = 0, zlib.decompressobj(31)
     members = 1
@@ -65,6 +80,9 @@ class UnpackedFile:
         self._file.seek(0)
         self._packed = zlib.decompressobj(31) if first == _GZIP else None
         self._is_over = False
+        self._beginning: bytes | None = b""
+        """What came while it was not clear whether it is UTF-16; None afterwards."""
+        self._decoder: codecs.IncrementalDecoder | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +95,7 @@ class UnpackedFile:
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes, b"" at the end. Raises: Unreadable if more comes out than is allowed."""
         while len(self._ready) < size and not self._is_over:
-            self._ready += self._piece()
+            self._ready += self._text(self._piece())
         piece = bytes(self._ready[:size])
         del self._ready[:size]
         self._given += len(piece)
@@ -89,6 +107,23 @@ class UnpackedFile:
         """How much was read, and which share of the file that is, in words."""
         share = min(self._taken / self._size, 1.0)
         return f"{self._given / (1 << 20):,.1f} MiB were read, {share:.0%} of what the file holds"
+
+    def copy_to(self, target: BinaryIO) -> None:
+        """Write all that is left of the file into another one. Raises: Unreadable, as `read` does."""
+        while piece := self.read(1 << 20):
+            target.write(piece)
+
+    def _text(self, piece: bytes) -> bytes:
+        """Return a piece of UTF-16 as UTF-8, any other as it is."""
+        if self._beginning is not None:
+            piece = self._beginning + piece
+            if len(piece) < len(codecs.BOM_UTF16_LE) and not self._is_over:
+                self._beginning = piece
+                return b""
+            self._beginning = None
+            if piece.startswith(_UTF_16):
+                self._decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        return piece if self._decoder is None else self._decoder.decode(piece, self._is_over).encode()
 
     def _piece(self) -> bytes:
         if self._packed is None:

@@ -85,9 +85,6 @@ def _is_content(line: str) -> bool:
 
 
 def _text(content: bytes) -> str:
-    """Return a text, of UTF-16 where it says so (PowerShell's `>` writes it)."""
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16", errors="replace").replace("\r", "")
     return content.decode("utf-8-sig", errors="replace").replace("\r", "")
 
 

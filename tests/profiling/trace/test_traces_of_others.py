@@ -1,6 +1,7 @@
 """Formats of other makers' tools: what stands in a file is what stands in the store, in made files and in real ones."""
 
 import csv
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,19 @@ def test_rocprof_s_kernels_copies_calls_and_marks(make: Callable[[Path], Path], 
     assert rows["thread 71"][0] == ("forward", Category.RANGE, BOOT, 6000)
     assert rows["thread 71"][1:] == [("hipLaunchKernel", Category.RUNTIME, BOOT + 1000 * i, 100) for i in range(1, 5)]
     assert links(path) == [("hipLaunchKernel", "gemm(float*)")] * 4
+
+
+def test_a_packed_database_is_unpacked_once_and_read_as_it_is(tmp_path: Path) -> None:
+    path = rocpd(tmp_path)
+    packed = tmp_path / "results.db.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+
+    assert reader_of(packed) is None  # not before it is unpacked
+    assert import_trace(packed, tmp_path / "one") == import_trace(path, tmp_path / "two")
+    packed.write_bytes(packed.read_bytes()[:-200])
+    with pytest.raises(Unreadable, match="cut off"):
+        import_trace(packed, tmp_path / "three")
+    assert {each.name for each in tmp_path.iterdir()} == {"results.db", "results.db.gz", "one", "two"}
 
 
 def test_processes_of_one_file_do_not_share_correlations(tmp_path: Path) -> None:
@@ -454,6 +468,26 @@ def test_a_report_of_nsight_compute_says_what_to_do_where_ncu_is_missing(
 
 
 # -- what is not read --
+
+
+def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b""))
+
+    with pytest.raises(Unreadable, match="holds nothing or is damaged"):
+        reader_of(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_text_of_utf_16_is_read_like_any_other(encoding: str, tmp_path: Path) -> None:
+    text = (DATA / "rocprofv3_doc_kernel_trace.csv").read_text()
+    bom = "\ufeff" if encoding == "utf-16-be" else ""
+    plain, path, packed = (tmp_path / name for name in ("plain.csv", "kernels.csv", "kernels.csv.gz"))
+    plain.write_text(text)
+    path.write_bytes(f"{bom}{text}".encode(encoding))
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+
+    assert stored(path) == stored(packed) == stored(plain)
 
 
 @pytest.mark.parametrize(
