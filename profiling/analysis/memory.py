@@ -145,15 +145,17 @@ def _sum(curves: Mapping[str, tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
 
 
 def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = -1) -> tuple[MemoryTimeline, ...]:
-    """Return the memory that a store tells of, device by device, in [begin, end); `role` and `rank` are whose it is."""
-    curves: dict[int, dict[str, tuple[Ints, Floats]]] = {}
+    """Return the memory that a store tells of in [begin, end), by device and process, as that of `role` and `rank`."""
+    curves: dict[tuple[int, str], dict[str, tuple[Ints, Floats]]] = {}
     for series in store.series:
         if series.unit == "B" and (series.name in (ALLOCATED, RESERVED) or series.name in CATEGORIES):
-            curves.setdefault(series.device, {})[series.name] = store.samples(series.id, begin=begin, end=end)
+            own = curves.setdefault((series.device, series.process), {})
+            own[series.name] = store.samples(series.id, begin=begin, end=end)
     states = _states(store)
+    told = {device for device, _ in curves}
     timelines = []
-    for device in sorted({*curves, *states}):
-        one = memory_of(curves.get(device, {}), device) or _at_end(states.get(device, (0, 0)), device)
+    for device, process in sorted({*curves, *((device, "") for device in states if device not in told)}):
+        one = memory_of(curves.get((device, process), {}), device) or _at_end(states.get(device, (0, 0)), device)
         if one is not None:
             held = _held_at(store, device, one.peak_at) if one.peak_at else ()
             holders = held or _holders(store)

@@ -225,6 +225,10 @@ class StoreWriter:
             raise TooMuch(f"The trace has more than {MOST_LANES:,} counters, which is the most.")
         return self._series.setdefault(key, len(self._series))
 
+    def describe_processes(self, names: Mapping[str, str]) -> None:
+        """Say what the processes of counters are called, of which no two may have one name."""
+        self._series = {(*key[:3], names.get(key[3], key[3])[:200]): number for key, number in self._series.items()}
+
     def count(self, series: int, time: int, value: float) -> None:
         """Add a sample: `time` in Unix ns. Those beyond the most that a store takes are left out, with a note."""
         if not (0 <= time < _LATEST and math.isfinite(value)):

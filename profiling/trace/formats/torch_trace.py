@@ -206,7 +206,7 @@ class _Events:
         self._opened: dict[int, list[_TorchEvent]] = {}
         self._processes: dict[_Id, dict[str, str]] = {}
         self._threads: dict[tuple[_Id, _Id], str] = {}
-        self._counters: dict[tuple[str, int], int] = {}
+        self._counters: dict[tuple[str, int, _Id], int] = {}
         self._first_cpu: int | None = None
         self._seen = 0
         self._unusable = Unusable("events")
@@ -252,6 +252,7 @@ class _Events:
         if self._unusable:
             writer.note("warning", self._unusable.sentence)
         self._name_lanes()
+        self._name_counters()
         writer.meta("tool", "torch")
         distributed = facts.get("distributedInfo")
         if isinstance(distributed, dict):
@@ -357,19 +358,20 @@ class _Events:
         at = self._at(event)
         for name, key in _TOTALS:
             if key in args:
-                self._sample(name, "B", device, at, args[key])
+                self._sample(event, name, "B", at, args[key], device=device)
 
     def _count(self, event: _TorchEvent) -> None:
         """Counters: each argument is a series."""
         at = self._at(event)
         for key, value in (event.get("args") or {}).items():
             if isinstance(value, int | float):
-                self._sample(f"{event['name']}: {key}" if key != event["name"] else key, "", -1, at, value)
+                self._sample(event, f"{event['name']}: {key}" if key != event["name"] else key, "", at, value)
 
-    def _sample(self, name: str, unit: str, device: int, at: int, value: float) -> None:
-        key = (name, device)
+    def _sample(self, event: _TorchEvent, name: str, unit: str, at: int, value: float, *, device: int = -1) -> None:
+        pid = event.get("pid")
+        key = (name, device, pid)
         if key not in self._counters:
-            self._counters[key] = self._writer.counter(name, unit, device=device)
+            self._counters[key] = self._writer.counter(name, unit, device=device, process=_text(pid))
         self._writer.count(self._counters[key], at, float(value))
 
     def _begin(self, event: _TorchEvent) -> None:
@@ -453,6 +455,14 @@ class _Events:
                 process["labels"] = str(args.get("labels", ""))
             case "thread_name":
                 self._threads[event.get("pid"), event.get("tid")] = str(args.get("name", "")).strip()
+
+    def _name_counters(self) -> None:
+        """Name the processes of counters where there are several: each has curves of its own."""
+        pids = list(dict.fromkeys(pid for _, _, pid in self._counters))
+        names = {pid: self._processes.get(pid, {}).get("name", "") for pid in pids}
+        self._writer.describe_processes(
+            {_text(pid): f"{name} {_text(pid)}".strip() if len(pids) > 1 else "" for pid, name in names.items()}
+        )
 
     def _name_lanes(self) -> None:
         """Give each lane the name of its process and thread, and each stream the process that drives it."""

@@ -256,6 +256,20 @@ def test_memory_and_counters_become_series(tmp_path: Path) -> None:
     }
 
 
+def test_each_process_has_its_own_curve_of_a_counter(tmp_path: Path) -> None:
+    count = {"ph": "C", "name": "Used Mem"}
+    events = [
+        {**count, "pid": "rank0", "ts": T, "args": {"used": 5}},
+        {**count, "pid": "rank1", "ts": T + 1, "args": {"used": 900}},
+        {**count, "pid": "rank0", "ts": T + 2, "args": {"used": 6}},
+        {"ph": "M", "name": "process_name", "pid": "rank1", "args": {"name": "trainer"}},
+    ]
+    _, store = imported(trace_of(tmp_path, events), tmp_path)
+    with store:
+        told = {s.process: store.samples(s.id)[1].tolist() for s in store.series}
+    assert told == {"rank0": [5, 6], "trainer rank1": [900]}
+
+
 def test_begin_and_end_make_one_event_and_texts_are_no_numbers(tmp_path: Path) -> None:
     mark = {"pid": "worker a", "tid": "thread b", "cat": "x"}
     events = [
