@@ -1,11 +1,13 @@
 """Memory snapshots of torch: what `torch.cuda.memory._dump_snapshot()` writes, a pickle of plain values."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from profiling.trace.category import Category
 from profiling.trace.formats import plain_pickle
+from profiling.trace.formats.stack_frames import ORIGIN
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
@@ -15,7 +17,9 @@ _LEAST_SPAN = 1 << 20
 """Bytes from which an allocation is worth a line."""
 _GIVEN, _TAKEN = ("alloc",), ("free_completed",)
 _RESERVED, _RELEASED = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
-_PLUMBING = ("torch/", "/torch/", "<string>", "??", "c10", "libtorch", "_PyEval", "python3")
+_PLUMBING = re.compile(r"(?:^|[/\\])torch[/\\]|^<")
+_ALLOCATOR = re.compile(r"torch::(?:unwind|CapturedTraceback|cuda)|c10::|.*\bat::detail::")
+"""Functions of C++ that every allocation goes through."""
 
 
 class MemorySnapshotReader:
@@ -26,17 +30,21 @@ class MemorySnapshotReader:
     suffixes = (".pickle", ".pkl")
 
     def sniff(self, _path: Path, head: bytes, /) -> bool:
-        """A pickle that begins with the keys of a snapshot."""
-        return plain_pickle.is_pickle(head) and (b"segments" in head or b"device_traces" in head)
+        """A pickle that begins with the keys of a snapshot, or is the list of its segments."""
+        is_list = b"total_size" in head and b"segment_type" in head and b"blocks" in head
+        return plain_pickle.is_pickle(head) and (b"segments" in head or b"device_traces" in head or is_list)
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put memory over time, the largest allocations and who holds what into a store. Raises: Unreadable."""
         snapshot = plain_pickle.load(path, title="snapshot", advice="record it with fewer max_entries")
         progress(0.6)
+        if isinstance(snapshot, list):  # what `torch.cuda.memory_snapshot()` returns
+            snapshot = {"segments": snapshot}
         if not isinstance(snapshot, dict) or not isinstance(snapshot.get("segments"), list):
             raise Unreadable("The pickle is no memory snapshot: it has no list of segments.")
         segments = [each for each in snapshot["segments"] if isinstance(each, dict)]
-        _state(segments, writer)
+        totals = _state(segments, writer)
+        has_history = False
         traces = snapshot.get("device_traces")
         for device, entries in enumerate(traces if isinstance(traces, list) else []):
             if isinstance(entries, list):
@@ -44,12 +52,14 @@ class MemorySnapshotReader:
                 if len(entries) > limits.events:  # it is counted back from the end
                     newest = f"{limits.events:,} of {len(entries):,} entries of device {device}"
                     writer.note("warning", f"Only the newest {newest} were read.")
-                _history(device, entries[-limits.events :], of_device, writer)
+                has_history |= _history(device, entries[-limits.events :], of_device, writer)
+        if not has_history:
+            _moment(totals, writer)
         writer.meta("tool", "torch")
 
 
-def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> None:
-    """Keep what the allocator held at the end, and the places that held most of it."""
+def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Mapping[int, Mapping[str, int]]:
+    """Keep what the allocator held at the end, and the places that held most of it; return its sums by device."""
     held: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     totals: defaultdict[int, dict[str, int]] = defaultdict(
         lambda: {"reserved": 0, "allocated": 0, "active": 0, "segments": 0, "largest_free": 0}
@@ -70,15 +80,32 @@ def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Non
     largest = sorted(held.items(), key=lambda each: -each[1][0])[:_MOST_HOLDERS]
     writer.meta("holders", [{"place": place, "bytes": size, "blocks": count} for place, (size, count) in largest])
     writer.meta("memory", [{"device": device, **each} for device, each in sorted(totals.items())])
+    return totals
 
 
-def _history(device: int, entries: list[object], segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> None:
-    """Keep what was allocated and reserved over time, counted back from the state at the end."""
+def _moment(totals: Mapping[int, Mapping[str, int]], writer: StoreWriter) -> None:
+    """Keep what was allocated and reserved as one sample a device, where no history was recorded."""
+    with_memory = [(device, each) for device, each in sorted(totals.items()) if each["reserved"]]
+    if not with_memory:
+        return
+    for device, each in with_memory:
+        for name in ("allocated", "reserved"):
+            writer.count(writer.counter(name, "B", device=device), ORIGIN, each[name])
+    writer.meta("clock", "none")
+    writer.note(
+        "info",
+        "The snapshot has no history: what was held is known, its moment and what was held before are not. "
+        "`torch.cuda.memory._record_memory_history()` before the steps gives the course in time.",
+    )
+
+
+def _history(device: int, entries: list[object], segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> bool:
+    """Keep what was allocated and reserved over time, counted back from the state at the end; False without any."""
     events = [each for each in _dicts(entries) if _non_negative(each.get("time_us"))]
     if not events:
         if entries:
             writer.note("warning", f"The history of device {device} has no times, so memory over time is missing.")
-        return
+        return False
     deltas = [_change(each) for each in events]
     allocated = sum(_non_negative(each.get("allocated_size")) for each in segments) - sum(
         change[0] for change in deltas
@@ -96,6 +123,7 @@ def _history(device: int, entries: list[object], segments: Sequence[Mapping[str,
                 "error", f"Out of memory on device {device}: {requested:,} bytes were asked for, {free:,} were free."
             )
     _spans(device, events, writer)
+    return True
 
 
 def _spans(device: int, events: Sequence[Mapping[str, object]], writer: StoreWriter) -> None:
@@ -137,10 +165,15 @@ def _change(event: Mapping[str, object]) -> tuple[int, int]:
 
 
 def _place(frames: object) -> str:
-    """Return the innermost line of somebody's own code, "unknown place" if no frame was recorded."""
+    """Return the innermost line of somebody's own Python, else of any, else the operator in C++ that allocated.
+
+    "unknown place" if no frame was recorded.
+    """
     with_file = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
-    own = [(file, frame) for file, frame in with_file if not any(part in file for part in _PLUMBING)]
-    for file, frame in own or with_file:
+    of_python = [(file, frame) for file, frame in with_file if file.endswith(".py")]
+    own = [(file, frame) for file, frame in of_python if not _PLUMBING.search(file)]
+    of_operator = [one for one in with_file if not _ALLOCATOR.match(plain_pickle.text(one[1].get("name"), 200))]
+    for file, frame in own or of_python or of_operator or with_file:
         return f"{file[-200:]}:{_non_negative(frame.get('line'))} {plain_pickle.text(frame.get('name'), 200)}"
     return "unknown place"
 

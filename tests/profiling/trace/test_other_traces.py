@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from profiling.analysis.memory import memory
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
 from profiling.trace.limits import Limits, Unreadable
@@ -141,6 +142,51 @@ def test_a_snapshot_shows_memory_over_time_and_who_holds_it(tmp_path: Path) -> N
         assert (device["reserved"], device["allocated"], device["largest_free"]) == (10 * mib, 7 * mib, 3 * mib)
         assert [note.severity for note in store.notes] == ["error"]
         assert "Out of memory on device 0: 83,886,080 bytes were asked for, 5 were free" in store.notes[0].text
+
+
+def test_a_snapshot_without_history_shows_what_was_held(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot(device_traces=[[]]), protocol=4))
+    _, store = imported(path, tmp_path)
+    with store:
+        mib = 1 << 20
+        told = samples(store)
+        assert (told["allocated", 0][1], told["reserved", 0][1]) == ([7 * mib], [10 * mib])
+        assert not store.facts.has_clock
+        (one,) = memory(store, store.begin, store.end + 1)
+        assert (one.peak, one.reserved) == (7 * mib, 10 * mib)
+        assert [(site.place, site.bytes) for site in one.holders][:1] == [("m.py:7 forward", 6 * mib)]
+        assert "_record_memory_history" in store.notes[0].text
+
+
+def test_a_list_of_segments_is_a_snapshot_without_history(tmp_path: Path) -> None:
+    path = tmp_path / "segments.pickle"
+    (segment,) = snapshot()["segments"]
+    path.write_bytes(pickle.dumps([{**segment, "segment_type": "large"}], protocol=4))
+    _, store = imported(path, tmp_path)
+    with store:
+        assert samples(store)["allocated", 0][1] == [7 << 20]
+
+
+def test_who_holds_memory_is_a_line_of_python_whatever_else_is_on_the_stack(tmp_path: Path) -> None:
+    def frame(filename: str, line: int, name: str) -> dict[str, Any]:
+        return {"filename": filename, "line": line, "name": name}
+
+    native = [
+        frame("memory_snapshot.cpp", 0, "torch::cuda::(anonymous namespace)::gather_with_cpp()"),
+        frame("??", 0, "at::native::empty_cuda(c10::ArrayRef<long>)"),
+    ]
+    python = [frame("C:\\env\\torch\\functional.py", 373, "einsum"), frame("C:\\me\\model.py", 5, "silu")]
+    stacks = [[*native, *python], native]
+    path = tmp_path / "snapshot.pickle"
+    blocks = [{"size": 9 - i, "state": "active_allocated", "frames": stack} for i, stack in enumerate(stacks)]
+    path.write_bytes(pickle.dumps({"segments": [{"device": 0, "total_size": 20, "blocks": blocks}]}, protocol=4))
+    _, store = imported(path, tmp_path)
+    with store:
+        assert [one["place"] for one in store.meta["holders"]] == [
+            "C:\\me\\model.py:5 silu",
+            "??:0 at::native::empty_cuda(c10::ArrayRef<long>)",
+        ]
 
 
 class Harmful:
