@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import marshal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -470,6 +471,13 @@ def test_a_report_of_nsight_compute_says_what_to_do_where_ncu_is_missing(
 # -- what is not read --
 
 
+def test_a_database_of_nvprof_is_told_what_it_is(tmp_path: Path) -> None:
+    path = database(tmp_path / "a.nvvp", {"StringTable(_id_, value)": [], "CUPTI_ACTIVITY_KIND_KERNEL(start, end)": []})
+
+    with pytest.raises(Unreadable, match="nvprof"):
+        reader_of(path)
+
+
 def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b""))
@@ -496,6 +504,24 @@ def test_text_of_utf_16_is_read_like_any_other(encoding: str, tmp_path: Path) ->
         ((DATA / "torch_et_simple_add.json").read_bytes(), "an execution trace of torch, which has no times"),
         ((DATA / "linux_perf_script.txt").read_bytes(), "the text of `perf script`"),
         ((DATA / "rocprofv3_doc_hip_api_stats.csv").read_bytes(), "statistics of rocprof"),
+        (
+            b'{"schema": "1.1.1-chakra.0.0.4", "pid": 7, "nodes": [{"attrs": [{"name": "op_schema"}]}]}',
+            "of torch, which",
+        ),
+        (b'[{"traceId": "a1", "id": "b2", "timestamp": 5, "duration": 7}]', "spans of Zipkin"),
+        (b'{"batches": [{"resource": {}, "scopeSpans": []}]}', "Tempo"),
+        (b"\x0a\x40\x0a\x20\x0a\x1e\x0a\x0cservice.name" + bytes(40), "OTLP as protocol buffers"),
+        (b'"Index","KernelName","gpu-id","BeginNs","EndNs","DurationNs"\n0,"a",1,5,7,2\n', "rocprof, the predecessor"),
+        (b'Agent_Id;Kernel_Name;Start_Timestamp;End_Timestamp\n4;"a";5;7\n', "separated by semicolons"),
+        (b'"ID";"Process ID";"Process Name"\n', "separated by semicolons"),
+        (b"Processing [a.sqlite] with [cuda_gpu_kern_sum.py]\n\nTime (%),Total Time (ns),Instances\n", "`nsys stats`"),
+        (b"timestamp, name, utilization.gpu [%], memory.used [MiB]\n", "readings of nvidia-smi"),
+        (b"main;step;matmul 0.125\nmain;step 2.5\n", "decimal counts"),
+        (b'{"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "samples": []}', "Chrome's or Node's tools"),
+        (b'{"alloc_samples": 0, "args": [], "elapsed_time_sec": 1.5, "files": {}}', "Scalene"),
+        (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x10" + bytes(16), "a profile of pprof"),
+        (marshal.dumps({("a.py", 7, "step"): (1, 1, 0.5, 0.5, {})}), "cProfile"),
+        (gzip.compress(gzip.compress(b"{}")), "packed twice by gzip"),
         (b"PERFILE2" + bytes(100), "a recording of Linux's perf"),
         (b'{"data": [{"traceID": "a", "spans": []}]}', "the page of Jaeger"),
         (b'{"resourceMetrics": []}', "metrics of OpenTelemetry"),
