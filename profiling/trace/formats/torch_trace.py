@@ -128,6 +128,8 @@ _TOTALS: tuple[tuple[str, Literal["Total Allocated", "Total Reserved"]], ...] = 
 )
 _MOST_KNOWN = 100_000
 """Of names, processes and ranges that are open: what a hostile trace has more of is forgotten or left out."""
+_MOST_CROSSED = 100
+"""Open ranges of a thread among which that of an end is looked for."""
 _KNOWN_BYTES = 16 << 20
 _ENTRY_BYTES = 150
 """What an entry of a table takes beside its text, about."""
@@ -203,6 +205,8 @@ class _Events:
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._kept_bytes = 0  # of those
         self._open = 0
+        self._num_stray = self._num_crossed = 0
+        """Ends of ranges without a beginning, and of another range than began last in the thread."""
         self._opened: dict[int, list[_TorchEvent]] = {}
         self._processes: dict[_Id, dict[str, str]] = {}
         self._threads: dict[tuple[_Id, _Id], str] = {}
@@ -249,6 +253,14 @@ class _Events:
         unfinished = sum(len(opened) for opened in self._opened.values())
         if unfinished:
             writer.note("warning", f"{unfinished:,} ranges were never closed and are left out.")
+        if self._num_stray:
+            writer.note("warning", f"{self._num_stray:,} ends of ranges have no beginning and are left out.")
+        if self._num_crossed:
+            writer.note(
+                "warning",
+                f"{self._num_crossed:,} ends are not those of the range that began last: ranges cross, or an end is "
+                "missing.",
+            )
         if self._unusable:
             writer.note("warning", self._unusable.sentence)
         self._name_lanes()
@@ -382,13 +394,21 @@ class _Events:
         self._opened.setdefault(self._cpu_lane(event), []).append(event)
 
     def _close(self, event: _TorchEvent) -> None:
-        """End the range that was opened last in this thread."""
+        """End the range of this thread that was opened last, of those of the end's name where there are any."""
         opened = self._opened.get(self._cpu_lane(event))
-        if opened:
-            begin = opened.pop()
-            self._open -= 1
-            start = self._at(begin)
-            self._complete(begin, start, self._at(event) - start)
+        if not opened:
+            self._num_stray += 1
+            return
+        name = event.get("name")
+        at = len(opened) - 1
+        if name and name != opened[at]["name"]:
+            self._num_crossed += 1
+            least = max(at - _MOST_CROSSED, -1)
+            at = next((i for i in range(at, least, -1) if opened[i]["name"] == name), at)
+        begin = opened.pop(at)
+        self._open -= 1
+        start = self._at(begin)
+        self._complete(begin, start, self._at(event) - start)
 
     # -- lanes --
 

@@ -284,7 +284,29 @@ def test_begin_and_end_make_one_event_and_texts_are_no_numbers(tmp_path: Path) -
     with store:
         assert store.events()["dur"].tolist() == [5000, 1000]
         assert (store.lanes[0].process, store.lanes[0].pid, store.lanes[0].thread) == ("worker a", -1, "thread b")
-        assert [note.text for note in store.notes] == ["1 ranges were never closed and are left out."]
+        assert [note.text for note in store.notes] == [
+            "1 ranges were never closed and are left out.",
+            "1 ends of ranges have no beginning and are left out.",
+        ]
+
+
+def test_an_end_with_a_name_ends_the_range_of_that_name(tmp_path: Path) -> None:
+    mark = {"pid": 1, "tid": 2}
+    events = [
+        {"ph": kind, "name": name, "ts": T + at, **mark}
+        for kind, name, at in (
+            ("B", "outer", 0), ("B", "lost", 1), ("E", "outer", 9), ("B", "next", 10), ("E", "next", 12),
+        )
+    ]  # fmt: skip
+    _, store = imported(trace_of(tmp_path, events), tmp_path)
+    with store:
+        rows = store.events(columns=("name", "dur"))
+        told = {store.names[n]: dur for n, dur in zip(rows["name"], rows["dur"].tolist(), strict=True)}
+        assert told == {"outer": 9000, "next": 2000}
+        assert [note.text[:35] for note in store.notes] == [
+            "1 ranges were never closed and are ",
+            "1 ends are not those of the range t",
+        ]
 
 
 def test_a_list_alone_and_a_byte_order_mark_are_read_too(tmp_path: Path) -> None:
