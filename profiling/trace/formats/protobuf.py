@@ -16,8 +16,11 @@ class Damaged(ValueError):
     """The bytes are no message, or end in the middle of one."""
 
 
-def fields(data: memoryview | bytes) -> Iterator[Field]:
-    """Yield the fields of a message in their order. Raises: Damaged."""
+def fields(data: memoryview | bytes, *, may_be_cut: bool = False) -> Iterator[Field]:
+    """Yield the fields of a message in their order; where it `may_be_cut`, what is there of the last one, too.
+
+    Raises: Damaged, after that.
+    """
     view = memoryview(data)
     place, size = 0, len(view)
     while place < size:
@@ -34,6 +37,8 @@ def fields(data: memoryview | bytes) -> Iterator[Field]:
             value, place = int.from_bytes(view[place : place + length], "little"), place + length
         else:
             raise Damaged(f"no field has wire type {wire}")
+        if may_be_cut and place > size and wire == BYTES and number:
+            yield number, wire, value
         if place > size or not number:
             raise Damaged("a field ends beyond its message")
         yield number, wire, value

@@ -1,5 +1,7 @@
 """Files that a reader takes whole into memory, within a bound."""
 
+import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ _MOST_MEMORY = 3 << 30
 _COSTS = {b"{": 200, b"[": 80, b",": 40}
 """Bytes of an object, a list and a number in either, as Python holds them: some 3 bytes of a file can be a hundred."""
 
+_SIGN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.S)
+"""A text, within which brackets mean nothing, or a bracket."""
+_ENDS = {b"{": b"}", b"[": b"]"}
+
 
 def whole_file(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> bytes:
     """Return the unpacked bytes of a file; a missing end becomes a note. Raises: Unreadable beyond 512 MiB."""
@@ -26,14 +32,39 @@ def whole_file(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
     return content
 
 
-def whole_json(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> Any:
-    """Return what a file of JSON holds. Raises: Unreadable for other text, or for more than memory holds."""
+def whole_json(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits, may_be_cut: bool = False) -> Any:
+    """Return what a file of JSON holds; where it `may_be_cut`, what it holds up to there, with a note.
+
+    Raises: Unreadable for other text, or for more than memory holds.
+    """
     content = whole_file(path, writer, progress=progress, limits=limits).removeprefix(b"\xef\xbb\xbf")
     check_room(content)
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
+        with contextlib.suppress(orjson.JSONDecodeError):
+            if may_be_cut:
+                parsed = orjson.loads(_closed(content))
+                writer.note("warning", "The file is cut off or damaged; what comes after that is missing.")
+                return parsed
         raise Unreadable(f"The file is cut off or damaged: {error}.") from error
+
+
+def _closed(content: bytes) -> bytes:
+    """Return JSON up to the last element of a list that is whole, and the ends of all that it lies in."""
+    opened = bytearray()
+    end, closing = 0, b""
+    for match in _SIGN.finditer(content):
+        sign = match[0]
+        if sign in _ENDS:
+            opened += _ENDS[sign]
+        elif opened and opened[-1] == sign[0]:
+            opened.pop()
+            if opened[-1:] == b"]":
+                end, closing = match.end(), bytes(reversed(opened))
+        elif sign[:1] != b'"':
+            break
+    return content[:end] + closing
 
 
 def check_room(content: bytes) -> None:

@@ -1,4 +1,7 @@
-"""JSON of AMD's rocprofv3 (`--output-format json`): a list with one object per process, names beside the records."""
+"""JSON of AMD's rocprofv3 (`--output-format json`): a list with one object per process, names before the records.
+
+A file that is cut off is read as far as it goes.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ class RocprofJsonReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put kernels, copies and calls of all processes into a store. Raises: Unreadable."""
-        processes = whole_json(path, writer, progress=progress, limits=limits)["rocprofiler-sdk-tool"]
+        processes = whole_json(path, writer, progress=progress, limits=limits, may_be_cut=True)["rocprofiler-sdk-tool"]
         timeline = RocmTimeline(writer, limits)
         names = []
         for process in processes if isinstance(processes, list) else [processes]:
@@ -39,7 +42,7 @@ class _Process:
 
     def __init__(self, process: dict[str, Any], timeline: RocmTimeline) -> None:
         self._timeline = timeline
-        self._records: dict[str, list[dict[str, Any]]] = process["buffer_records"]
+        self._records: dict[str, list[dict[str, Any]]] = process.get("buffer_records", {})
         about = process.get("metadata", {})
         self._pid = int(about.get("pid", -1))
         self._process = str((about.get("command") or [""])[0]).rpartition("/")[2]

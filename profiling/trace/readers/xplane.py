@@ -47,20 +47,30 @@ class XplaneReader:
         content = whole_file(path, writer, progress=progress, limits=limits)
         planes: list[_Plane] = []
         hosts: list[str] = []
+        is_cut = False
         try:
-            for field, _, value in fields(content):
+            for field, _, value in fields(content, may_be_cut=True):
                 if field == 1:
                     planes.append(_Plane(message(value), writer, limits))
                 elif field == 4:
                     hosts.append(text(value))
         except Damaged as error:
             writer.note("warning", f"The file is cut off or damaged ({error}); what comes after that is missing.")
+            is_cut = True
         _tell_hosts_apart(planes, hosts)
-        try:
-            for plane in planes:
-                plane.read()
-        except Damaged as error:
-            writer.note("warning", f"A plane is damaged ({error}); what comes after that is missing.")
+        for plane in planes:
+            plane.read()
+        damaged = [plane for plane in planes if plane.problem]
+        for plane in damaged[:-1] if is_cut else damaged:  # of the last one it was said
+            writer.note(
+                "warning", f"A plane is cut off or damaged ({plane.problem}); what comes after that is missing."
+            )
+        if num_nameless := sum(plane.num_nameless for plane in damaged):
+            writer.note(
+                "warning",
+                f"{num_nameless:,} events have no name, as the names of a plane stand at its end: what they did is not "
+                "known.",
+            )
         num_sums, unusable = sum(each.num_sums for each in planes), sum(each.unusable for each in planes)
         writer.meta("tool", "xla")
         if num_sums:
@@ -124,24 +134,33 @@ class _Plane:
         self.num_sums = 0
         """Events that stand for several occurrences, without a time."""
         self.unusable = 0
-        for field, _, value in fields(data):
-            if field == 2:
-                self.name = text(value)
-            elif field == 3:
-                self._lines.append(message(value))
-            elif field == 4:
-                self._name_event(message(value))
-            elif field == 5:
-                key, about = _entry(message(value))
-                self._statistics[key] = next((text(v) for f, _, v in fields(about) if f == 2), "")
+        self.num_nameless = 0
+        self.problem = ""
+        """Why something of it is missing."""
+        try:
+            for field, _, value in fields(data, may_be_cut=True):
+                if field == 2:
+                    self.name = text(value)
+                elif field == 3:
+                    self._lines.append(message(value))
+                elif field == 4:
+                    self._name_event(message(value))
+                elif field == 5:
+                    key, about = _entry(message(value))
+                    self._statistics[key] = next((text(v) for f, _, v in fields(about) if f == 2), "")
+        except Damaged as error:
+            self.problem = str(error)
         match = _DEVICE.search(self.name)
         self.device = int(match["index"]) if match else -1
         self._is_gpu = bool(match) and match["kind"] == "GPU" if match else False
 
     def read(self) -> None:
-        """Add the events of all lines."""
+        """Add the events of all lines, as far as they go."""
         for line in self._lines:
-            self._read_line(line)
+            try:
+                self._read_line(line)
+            except Damaged as error:
+                self.problem = str(error)
 
     def _name_event(self, data: memoryview) -> None:
         key, about = _entry(data)
@@ -155,15 +174,18 @@ class _Plane:
 
     def _read_line(self, data: memoryview) -> None:
         name, begin, number_of_line, events = "", 0, 0, []
-        for field, _, value in fields(data):
-            if field == 1:
-                number_of_line = signed(value)
-            elif field in (2, 11):
-                name = text(value) or name
-            elif field == 3:
-                begin = signed(value)
-            elif field == 4:
-                events.append(message(value))
+        try:
+            for field, _, value in fields(data):
+                if field == 1:
+                    number_of_line = signed(value)
+                elif field in (2, 11):
+                    name = text(value) or name
+                elif field == 3:
+                    begin = signed(value)
+                elif field == 4:
+                    events.append(message(value))
+        except Damaged as error:
+            self.problem = str(error)
         lane, kind = self._lane(name, number_of_line)
         for event in events:
             if self._writer.events >= self._most:
@@ -216,8 +238,11 @@ class _Plane:
         if not 0 <= start < _LATEST:
             self.unusable += 1
             return
-        name = self._names.get(key, f"event {key}")
-        category = _category(name, kind)
+        name = self._names.get(key, "")
+        category = _category(name, kind) if name else Category.OTHER
+        if not name:
+            self.num_nameless += 1
+            name = f"event {key}"
         self._writer.add(
             lane,
             start,

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import marshal
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,15 @@ def test_recordings_that_were_merged_into_one_database_are_all_read(tmp_path: Pa
     assert len(stored(path)["device 1 stream 3"]) == 8
 
 
+def test_json_of_rocprof_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = rocprof_json(tmp_path)
+    content = path.read_bytes()
+    times = [match.start() for match in re.finditer(b'"dispatch_info"', content)]
+    path.write_bytes(content[: times[2] + 40])
+
+    assert len(stored(path)["device 1 stream 3"]) == 2
+
+
 @pytest.mark.parametrize("what", ["kernel_trace", "hip_trace", "memory_copy_trace", "marker_api_trace"])
 def test_real_tables_of_rocprof_keep_each_row(what: str, tmp_path: Path) -> None:
     path = tmp_path / f"{what}.csv"
@@ -224,6 +234,24 @@ def test_copies_that_a_tpu_does_beside_its_work_are_copies(tmp_path: Path) -> No
 
 def _name(key: int, name: str) -> bytes:
     return wire(4, wire(1, key) + wire(2, wire(1, key) + wire(2, name)))
+
+
+def test_a_profile_of_xla_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path, target = tmp_path / "cut.xplane.pb", tmp_path / "kept"
+    whole = xspace()
+    path.write_bytes(whole[: whole.index(b"cuLaunchKernel")])  # names stand at the end of a plane
+
+    rows = stored(path)
+    import_trace(path, target)
+
+    assert [row[0] for row in rows["device 1 stream 13"]] == ["loop_add_fusion"] * 4 + ["MemcpyD2H"]
+    assert [row[:2] for row in rows["python3"][1:]] == [("event 2", Category.OTHER)] * 5
+    with Store(target) as store:
+        assert ["cut off" in note.text for note in store.notes] == [True, False]
+        assert "6 events have no name" in store.notes[1].text
+    path.write_bytes(whole[: whole.index(b"Stream")])
+    with pytest.raises(Unreadable, match=r"holds no events\. The file is cut off"):
+        import_trace(path, tmp_path / "none")
 
 
 def test_hosts_of_one_profile_have_processes_devices_and_links_of_their_own(tmp_path: Path) -> None:
