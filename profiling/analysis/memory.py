@@ -152,9 +152,9 @@ def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = 
             own = curves.setdefault((series.device, series.process), {})
             own[series.name] = store.samples(series.id, begin=begin, end=end)
     states = _states(store)
-    told = {device for device, _ in curves}
+    with_curves = {device for device, _ in curves}
     timelines = []
-    for device, process in sorted({*curves, *((device, "") for device in states if device not in told)}):
+    for device, process in sorted({*curves, *((device, "") for device in states if device not in with_curves)}):
         one = memory_of(curves.get((device, process), {}), device) or _at_end(states.get(device, (0, 0)), device)
         if one is not None:
             held = _held_at(store, device, one.peak_at) if one.peak_at else ()
