@@ -206,9 +206,11 @@ def read(
     whole = {name: values.astype(np.int64, copy=False) for name, values in columns.items()}
     awaits = [i for i, name in enumerate(store.names) if AWAITS.search(name)]
     if awaits:
-        frames = store.events(begin=begin, end=end, categories=[int(Category.PYTHON)], columns=_COLUMNS)
-        rows = np.isin(frames["name"], awaits)
-        whole = {name: np.concatenate([values, frames[name][rows]], dtype=np.int64) for name, values in whole.items()}
+        frames = store.sql(
+            "SELECT * FROM ev WHERE cat = ? AND list_contains(?, name) AND ts < ? AND ts + dur > ?",
+            [int(Category.PYTHON), awaits, store.end + 1 if end is None else end, -1 if begin is None else begin],
+        )
+        whole = {name: np.concatenate([values, frames[name]], dtype=np.int64) for name, values in whole.items()}
         order = np.lexsort((-whole["dur"], whole["ts"], whole["lane"]))
         whole = {name: values[order] for name, values in whole.items()}
     names, plain = plain_names(store.names)

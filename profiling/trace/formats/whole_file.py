@@ -19,6 +19,8 @@ _COSTS = {b"{": 200, b"[": 80, b",": 40}
 _SIGN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.S)
 """A text, within which brackets mean nothing, or a bracket."""
 _ENDS = {b"{": b"}", b"[": b"]"}
+_DEEPEST = 64
+"""Brackets around a value, beyond which a hostile file would cost the square of its depth."""
 
 
 def whole_file(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> bytes:
@@ -56,7 +58,7 @@ def _closed(content: bytes) -> bytes:
     end, closing = 0, b""
     for match in _SIGN.finditer(content):
         sign = match[0]
-        if sign in _ENDS:
+        if sign in _ENDS and len(opened) < _DEEPEST:
             opened += _ENDS[sign]
         elif opened and opened[-1] == sign[0]:
             opened.pop()

@@ -45,6 +45,11 @@ def notes(path: Path) -> str:
         b"a " + b"1" * 60000,
         b"#\n" * 30000 + b"a 1 1.1: x\n y",
         b"{" * 60000,
+        b"a;" + b" 1.1" * 15000,
+        b"Time (%)," * 6000,
+        b"Start_Timestamp" * 4000,
+        b"SQLite format 3\0" + b"CREATE TABLE " * 5000,
+        b"\x0a" * 60000,
     ],
 )
 def test_no_beginning_of_a_file_takes_long_to_tell(head: bytes) -> None:
@@ -137,6 +142,14 @@ def test_json_beyond_memory_is_refused_before_it_is_parsed(tmp_path: Path, monke
 
     with pytest.raises(Unreadable, match=r"more values than the .* of memory"):
         import_trace(speedscope(tmp_path, profile, 1), tmp_path / "store")
+
+
+@pytest.mark.parametrize("rest", [b"[" * 3_000_000, b"[" * 3_000_000 + b"]" * 2_999_999, b'"' + b"\\" * 3_000_000])
+def test_json_that_is_cut_off_is_closed_soon(rest: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_bytes(b'{"rocprofiler-sdk-tool":' + rest)
+    with _Soon(), pytest.raises(Unreadable):
+        import_trace(path, tmp_path / "store")
 
 
 def test_a_table_whose_pages_repeat_ends(tmp_path: Path) -> None:
