@@ -14,6 +14,17 @@ from console.command_line.api_json import TraceJson
 FAILED = 1
 
 
+def _files_of(path: Path) -> list[Path]:
+    """Return a file, or those that lie in a folder (not deeper, nor hidden ones), by name."""
+    if path.is_file():
+        return [path]
+    inside = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] != ".") if path.is_dir() else []
+    if not inside:
+        what = "holds no file" if path.is_dir() else "is no file"
+        raise CommandError(f"{path} {what}. Name files with traces, or a folder of them.", returncode=REFUSED)
+    return inside
+
+
 class Command(ApiCommand):
     """Upload trace files, wait until they are imported, and print the page's address; without files, list traces.
 
@@ -24,7 +35,9 @@ class Command(ApiCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
-        parser.add_argument("files", nargs="*", metavar="FILE", help="files of one recording: one per rank, say")
+        parser.add_argument(
+            "files", nargs="*", metavar="FILE", help="files of one recording, or a folder of them: one per rank, say"
+        )
         parser.add_argument("--name", default="", help="what the trace is called; else as its first file")
         parser.add_argument("--run", default="", help="id of the run that it is of")
         parser.add_argument("--project", help="slug of the project; else your first one")
@@ -33,10 +46,7 @@ class Command(ApiCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Upload or list, and leave with the exit code."""
-        files = [Path(name) for name in options["files"]]
-        for file in files:
-            if not file.is_file():
-                raise CommandError(f"{file} is no file. Name files with traces.", returncode=REFUSED)
+        files = [file for name in options["files"] for file in _files_of(Path(name))]
         if not files:
             self.ask(options, lambda client: self._list(client, options["project"]))
             return

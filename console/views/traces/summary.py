@@ -188,7 +188,7 @@ def _key(worker: WorkerSummary | WorkerBudget) -> str:
 
 def _answer(summary: TraceSummary, budget: WorkerBudget | None) -> str:
     """Say in a sentence where the time goes."""
-    if not summary.has_clock:
+    if not summary.has_clock and any(worker.kernels for worker in summary.workers):
         return _("It is known how long each kernel ran, but not when: nothing is known about what lies between them.")
     if budget is None or not budget.steps:
         most = max(summary.memory, key=lambda one: one.peak, default=None)

@@ -56,6 +56,18 @@ def test_files_become_one_trace_whole(project: Project, tmp_path: Path) -> None:
     assert f"/traces/{trace.pk}" in out
 
 
+def test_of_a_folder_the_files_are_taken_in_order(project: Project, tmp_path: Path) -> None:
+    for name in ("rank1.json.gz", "rank0.json.gz", ".part"):
+        write_trace(tmp_path / name)
+    (tmp_path / "older").mkdir()
+
+    assert run_command("trace", str(tmp_path))[0] == 0
+    layers = Trace.objects.get().layers.order_by("pk")
+    assert [layer.file_name for layer in layers] == ["rank0.json.gz", "rank1.json.gz"]
+    with pytest.raises(CommandError, match="older holds no file"):
+        run_command("trace", str(tmp_path / "older"))
+
+
 @pytest.mark.usefixtures("project")
 def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path: Path) -> None:
     bad = tmp_path / "notes.txt"
