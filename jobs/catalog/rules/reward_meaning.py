@@ -13,7 +13,7 @@ from jobs.catalog.spec.runspec import RunSpec
 
 SHARE = "reward/of_most"
 RISE = "reward/of_rise"
-_SURE = 5.0  # standard errors that a reward has to have risen by to have risen
+_SURE = 4.0  # standard errors that a reward has to have risen by to have risen
 _WINDOW = 10
 IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
 NEEDED = {"reward/mean", "reward/max", *IN_NATS.values()}
@@ -46,9 +46,9 @@ def _of_rise(numbers: Numbers, rewards: Sequence[float | None]) -> list[float | 
         return []
     of = course(values, _WINDOW)
     rise = of.highest - of.start
-    return (
-        [None if value is None else (value - of.start) / rise for value in rewards] if rise > _SURE * of.error else []
-    )
+    if rise <= _SURE * of.error_since_start:
+        return []
+    return [None if value is None else (value - of.start) / rise for value in rewards]
 
 
 def _over(values: Sequence[float | None], unit: float) -> list[float | None]:

@@ -1,0 +1,57 @@
+"""Levels, their standard errors and trends of series, on mere noise and on rises of a known size."""
+
+import math
+import random
+import statistics
+from collections.abc import Callable
+
+import pytest
+
+from jobs.catalog.rules.course import change_error, course, gain, is_flat
+
+SEEDS = 200
+
+
+def share_flat(count: int, rise: Callable[[float], float]) -> float:
+    """Return how many of some series are called flat; a rise is that in deviations of the noise, of a share of time."""
+    flat = 0
+    for seed in range(SEEDS):
+        rng = random.Random(f"{count} {seed}")
+        flat += is_flat([0.3 + 0.05 * (rise(i / (count - 1)) + rng.gauss(0, 1)) for i in range(count)])
+    return flat / SEEDS
+
+
+@pytest.mark.parametrize("count", [30, 60, 100, 300, 500, 1000])
+def test_mere_noise_is_flat_however_long(count: int) -> None:
+    assert share_flat(count, lambda _share: 0.0) >= 0.95
+
+
+@pytest.mark.parametrize(("count", "deviations"), [(60, 2.0), (100, 1.6), (300, 1.0), (500, 0.8), (1000, 0.6)])
+def test_a_steady_rise_is_not_flat(count: int, deviations: float) -> None:
+    assert deviations > 4.1 * math.sqrt(12 / count)
+    assert share_flat(count, lambda share: deviations * share) <= 0.02
+
+
+@pytest.mark.parametrize(("count", "steps"), [(300, 30), (500, 25), (1000, 25)])
+def test_a_rise_at_the_start_is_not_flat_later(count: int, steps: int) -> None:
+    assert share_flat(count, lambda share: 2.0 * (1 - math.exp(-share * count / steps))) <= 0.02
+
+
+def test_the_error_of_a_rise_counts_the_few_values_of_its_start() -> None:
+    rng = random.Random(1)
+    series = [[rng.gauss(0, 1) for _ in range(100)] for _ in range(600)]
+
+    rises = [statistics.median(values[-50:]) - statistics.median(values[:5]) for values in series]
+
+    # pi / 2 is the variance of a large sample's median; of five values it is 0.287, and not 0.314
+    assert statistics.stdev(rises) == pytest.approx(math.sqrt(0.287 + math.pi / 2 / 50), rel=0.1)
+    assert statistics.stdev(rises) == pytest.approx(change_error(5, 50), rel=0.1)
+
+
+def test_a_course_holds_both_errors() -> None:
+    values = [0.0, 1.0] * 20
+
+    of = course(values, 10)
+
+    assert of.error_since_start / of.error == pytest.approx(math.sqrt((1 / 5 + 1 / 10) / (1 / 10 + 1 / 10)))
+    assert gain([*values, *[5.0, 6.0] * 20], 10)[0] == pytest.approx(5.5 / of.error_since_start, rel=0.1)
