@@ -19,7 +19,7 @@
 | `above_lowest` | the newest level over the lowest one, less 1 |
 | `times_start` | the newest level over that of the first values |
 | `gain` | the rise since the start, in standard errors |
-| `flat` | how many values there are without a rise; none before `PATIENCE`, or a third of a run that is to be longer |
+| `flat` | how many values there are without a rise; none before `PATIENCE`, or half of a run that is to be longer |
 | `outburst` | the third largest of the newest 20 over what was usual before |
 
 With `over`, each value is divided by the other metric's at the same place, counted from the end. A window that is not
@@ -156,7 +156,7 @@ class Condition:
 
     def _course(self, values: Sequence[float], planned: int) -> tuple[float, float, float]:
         if self.statistic == _FLAT:
-            enough = max(self.least, min(_MOST_PATIENCE, planned // 3))
+            enough = max(self.least, min(_MOST_PATIENCE, planned // 2))
             is_flat = len(values) >= enough and course.is_flat(values)
             return (float(len(values)), math.nan, values[-1]) if is_flat else _NOTHING
         return _COURSES[self.statistic](values, self.window) if len(values) >= self.least else _NOTHING

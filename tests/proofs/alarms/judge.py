@@ -1,7 +1,8 @@
 """What the code in the working directory says of runs: `python judge.py < questions > answers`, of any revision.
 
 It is run as a file in a checkout, so that an older revision can answer the same questions. A question is a run's spec,
-its planned steps and its series; the answer has the symptoms at its end, and the first step at which each was named.
+its planned steps and its series, or the lines of its log; the answer has the symptoms at its end, and the first step at
+which each was named.
 """
 
 import inspect
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PREFIXES = 60  # moments of a run at which it is asked
+PREFIXES = 1000  # moments of a run at which it is asked: every step of all that are recorded
 
 
 def main() -> None:
@@ -31,10 +32,11 @@ def answer(symptom: Any, question: dict[str, Any], *, prefixes: int = PREFIXES) 
 
     def named(step: int) -> dict[str, str]:
         numbers = {name: [y for x, y in points if x <= step][-1000:] for name, points in question["series"].items()}
-        found = [match.symptom for match in symptom.matches(spec=spec, log_lines=[], metrics=numbers, **more)]
+        lines = question.get("lines", [])
+        found = [match.symptom for match in symptom.matches(spec=spec, log_lines=lines, metrics=numbers, **more)]
         return {one.id: getattr(one, "tone", "hint" if one.id.startswith("speed.") else "alarm") for one in found}
 
-    steps = sorted({x for points in question["series"].values() for x, _y in points})
+    steps = sorted({x for points in question["series"].values() for x, _y in points}) or [0]
     asked = steps[:: max(1, len(steps) // prefixes)]
     first: dict[str, int] = {}
     for step in asked:

@@ -189,7 +189,8 @@ _LONGER: dict[str, list[float | None]] = {
     [
         ({"kl/reference": [0.6] * 9}, []),  # too early to say
         ({"kl/reference": [0.6] * 5 + [0.4] * 10}, []),
-        ({"response/truncated_fraction": [0.2] * 10}, ["learning.truncated"]),
+        ({"response/truncated_fraction": [0.2] * 20}, ["learning.truncated"]),
+        ({"response/truncated_fraction": [0.9 - 0.02 * step for step in range(25)]}, []),  # it learns to be brief
         ({"time/rollout_seconds": [8.0] * 10, "time/step_seconds": [10.0] * 10}, ["speed.rollout_dominates"]),
         ({"time/rollout_seconds": [8.0] * 10}, []),
         ({"reward/std": [0.0] * 10}, ["learning.no_signal"]),
@@ -257,6 +258,34 @@ def test_a_healthy_log_has_no_symptom() -> None:
     lines = ["Training starts.", "step 3: reward 0.4, 2 memory samples", "nccl INFO comm 0x1 rank 0", "OutOfMemory? no"]
 
     assert found_in(lines) == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "wanted"),
+    [
+        ("policy rank 1 was killed in step 12 (SIGKILL), from outside or by a limit of its container", True),
+        ("the driver was killed while saving after step 60 (SIGKILL), from outside", True),
+        ("policy rank 1 was killed because the node ran out of memory. Use a smaller model or batch", True),
+        ("policy rank 1 was killed by Ray because the node ran low on memory", True),
+        ("the runner was killed, and the trainer with it, in step 3", True),
+        ("lost a node of the cluster", True),
+        ("His brother, a lieutenant-general, was killed at the siege of Belgrade.", False),  # a sample in a verl log
+    ],
+)
+def test_a_loss_is_known_by_its_cause_and_not_by_what_samples_tell(cause: str, wanted: bool) -> None:
+    raw = to_json(spec_of("verl-grpo-qwen3-8b"))
+    raw["knobs"]["checkpoint.every_steps"] = 0
+
+    found = matches(spec=parse_spec(raw), log_lines=[cause], metrics={})
+
+    assert ("machine.no_checkpoints" in [match.symptom.id for match in found]) is wanted
+
+
+def test_an_actor_whose_own_code_raises_is_not_lost() -> None:
+    dead = "ray.exceptions.ActorDiedError: The actor died"
+
+    assert found_in([f"{dead} because of an error raised in its creation task, ray::WorkerDict.__init__()"]) == []
+    assert found_in([f"{dead} unexpectedly before finishing this task."])[0] == "machine.lost_worker"
 
 
 def kinds() -> dict[str, RunSpec]:
