@@ -172,7 +172,12 @@ def _condition(condition: Condition) -> ConditionText:
     if condition.statistic == "not_finite":
         text = _("%(metric)s is not a number within its last %(n)s values") % words
     elif condition.statistic == "flat":
-        text = _("%(metric)s: no rise since the start, within %(n)s values or more") % {**words, "n": condition.least}
+        words["n"] = condition.least
+        text = (
+            _("%(metric)s: no fall since the start, within %(n)s values or more") % words
+            if condition.is_better_low
+            else _("%(metric)s: no rise since the start, within %(n)s values or more") % words
+        )
     elif condition.above is not None:
         words["bound"] = f"{condition.above:g}"
         text = _("%(metric)s: %(statistic)s of the last %(n)s values above %(bound)s") % words

@@ -19,7 +19,7 @@
 | `above_lowest` | the newest level over the lowest one, less 1 |
 | `times_start` | the newest level over that of the first values |
 | `gain` | the rise since the start, in standard errors |
-| `flat` | how many values there are without a rise; none before `PATIENCE`, or half of a run that is to be longer |
+| `flat` | how many values there are without a rise, or a fall if low is better; 0 before `PATIENCE` and half a run |
 | `outburst` | the third largest of the newest 20 over what was usual before |
 
 With `over`, each value is divided by the other metric's at the same place, counted from the end. A window that is not
@@ -77,6 +77,7 @@ _COURSES: Mapping[str, _Levels] = {
     "outburst": lambda values, _window: course.outburst(values),
 }
 _FLAT = "flat"
+_FLAT_LOW = "flat_low"  # the sentence of a metric that is better low
 _NOT_FINITE = "not_finite"
 
 TEXTS: Mapping[str, str] = {
@@ -97,6 +98,7 @@ TEXTS: Mapping[str, str] = {
     "times_start": "{metric} began at {before} and is at {now} (median of {window} values)",
     "gain": "{metric} began at {before} and is at {now} (median of {window} values)",
     "flat": "{metric} has not risen within {value} values: it is at {now}",
+    "flat_low": "{metric} has not fallen within {value} values: it is at {now}",
     "outburst": "{metric} jumps: {now} within its last 20 values, where up to {before} was usual",
 }
 """The sentences of evidence and the words for statistics, for whoever translates them."""
@@ -126,6 +128,7 @@ class Condition:
             return ""
         labels = [say(metric(name).label) for name in (self.metric, self.over) if name]
         text = self.statistic if self.statistic in (_NOT_FINITE, _FLAT, *_COURSES) else word
+        text = _FLAT_LOW if text == _FLAT and self.is_better_low else text
         return say(TEXTS[text]).format(
             metric=" / ".join(labels),
             statistic=say(TEXTS[self.statistic]),
@@ -157,9 +160,15 @@ class Condition:
     def _course(self, values: Sequence[float], planned: int) -> tuple[float, float, float]:
         if self.statistic == _FLAT:
             enough = max(self.least, min(_MOST_PATIENCE, planned // 2))
-            is_flat = len(values) >= enough and course.is_flat(values)
+            gains = [-value for value in values] if self.is_better_low else values
+            is_flat = len(values) >= enough and course.is_flat(gains)
             return (float(len(values)), math.nan, values[-1]) if is_flat else _NOTHING
         return _COURSES[self.statistic](values, self.window) if len(values) >= self.least else _NOTHING
+
+    @property
+    def is_better_low(self) -> bool:
+        """True where a rise of the metric is no gain, but a loss."""
+        return metric(self.metric).better == "lower"
 
 
 def condition(name: str, table: Mapping[str, Any]) -> Condition:

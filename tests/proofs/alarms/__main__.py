@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.proofs.alarms.corpus import RecordedRun, recorded
+from tests.proofs.alarms.logs import TRAINERS, WORKS, HealthyLog, healthy_logs
 from tests.proofs.alarms.planted import FAULTS, planted
 from tests.proofs.alarms.varied import VARIANTS, varied
 from tests.ray_head import HOUSE
@@ -32,17 +33,18 @@ def main(arguments: Sequence[str]) -> int:
     revision = arguments[0] if arguments else OLD
     runs = [*recorded(), *planted(recorded(), seed=SEED, per_fault=PER_FAULT)]
     variants = varied(recorded(), seed=SEED)
-    new = answers([*runs, *variants], HOUSE)
+    logs = healthy_logs()
+    new = answers([*runs, *variants, *logs], HOUSE)
     with tempfile.TemporaryDirectory(prefix="pw-old-") as folder:
-        old = answers([*runs, *variants], write_revision(revision, Path(folder), "jobs", "profiling"))
-    text = report(runs, variants, old=old, new=new, revision=revision)
+        old = answers([*runs, *variants, *logs], write_revision(revision, Path(folder), "jobs", "profiling"))
+    text = report(runs, variants, logs, old=old, new=new, revision=revision)
     print(text)
     REPORT.write_text(text)
-    wrong = max(false_alarms(runs, new), false_alarms(variants, new))
+    wrong = max(false_alarms(runs, new), live_alarms(runs, new), false_alarms(variants, new), false_alarms(logs, new))
     return 0 if wrong <= MOST_FALSE and share_named(runs, new) >= LEAST_NAMED else 1
 
 
-def answers(runs: Sequence[RecordedRun], tree: Path) -> Answers:
+def answers(runs: Sequence[RecordedRun | HealthyLog], tree: Path) -> Answers:
     """Return what the code in a tree says of every run."""
     asked = json.dumps([run.as_question() for run in runs])
     said = subprocess.run([sys.executable, JUDGE], cwd=tree, input=asked, capture_output=True, text=True, check=False)
@@ -51,20 +53,29 @@ def answers(runs: Sequence[RecordedRun], tree: Path) -> Answers:
     return found
 
 
-def alarms(run: RecordedRun, said: Answers) -> list[str]:
+def alarms(run: RecordedRun | HealthyLog, said: Answers) -> list[str]:
     """Return the alarms at the end of a run; what only says where time goes is none."""
     return [name for name, tone in said[run.name]["end"].items() if tone == "alarm"]
 
 
 def is_named(run: RecordedRun, said: Answers) -> bool:
-    """Return True if one of the symptoms that name its fault is among the alarms at its end."""
-    return not set(run.expected).isdisjoint(alarms(run, said))
+    """Return True if one of the symptoms that name its fault is among those at its end.
+
+    All of these are alarms but *the loss does not fall*, which is a notice: of numbers alone it may be no fault.
+    """
+    return not set(run.expected).isdisjoint(said[run.name]["end"])
 
 
-def false_alarms(runs: Sequence[RecordedRun], said: Answers) -> float:
-    """Return the share of healthy runs with an alarm at the end."""
+def false_alarms(runs: Sequence[RecordedRun] | Sequence[HealthyLog], said: Answers) -> float:
+    """Return the share of healthy runs, or logs, with an alarm at the end."""
     healthy = [run for run in runs if run.is_healthy]
     return sum(bool(alarms(run, said)) for run in healthy) / len(healthy)
+
+
+def live_alarms(runs: Sequence[RecordedRun], said: Answers) -> float:
+    """Return the share of healthy runs with an alarm at any step."""
+    healthy = [run for run in runs if run.is_healthy]
+    return sum(bool(said[run.name]["first"]) for run in healthy) / len(healthy)
 
 
 def share_named(runs: Sequence[RecordedRun], said: Answers) -> float:
@@ -74,7 +85,13 @@ def share_named(runs: Sequence[RecordedRun], said: Answers) -> float:
 
 
 def report(
-    runs: Sequence[RecordedRun], variants: Sequence[RecordedRun], *, old: Answers, new: Answers, revision: str
+    runs: Sequence[RecordedRun],
+    variants: Sequence[RecordedRun],
+    logs: Sequence[HealthyLog],
+    *,
+    old: Answers,
+    new: Answers,
+    revision: str,
 ) -> str:
     """Return the page."""
     healthy = [run for run in runs if run.is_healthy]
@@ -83,6 +100,8 @@ def report(
     both = (old, new)
     live = [sum(bool(said[run.name]["first"]) for run in healthy) for said in both]
     ends = [sum(bool(alarms(run, said)) for run in healthy) for said in both]
+    on_the_way = [sum(bool(said[run.name]["first"]) for run in variants) for said in both]
+    of_logs = [sum(bool(alarms(log, said)) for log in logs) for said in both]
     others = [sum(bool(alarms(run, said)) for run in variants) for said in both]
     reals = [sum(is_named(run, said) for run in real) for said in both]
     mades = [sum(is_named(run, said) for run in made) for said in both]
@@ -99,14 +118,19 @@ def report(
         f"| healthy, with an alarm at the end | {len(healthy)} | {_of(ends[0], healthy)} | {_of(ends[1], healthy)} "
         f"| ≤ {MOST_FALSE:.0%} |",
         f"| healthy, with an alarm at any step | {len(healthy)} | {_of(live[0], healthy)} | {_of(live[1], healthy)} "
-        "| |",
+        f"| ≤ {MOST_FALSE:.0%} |",
         f"| healthy, changed in what says nothing of health | {len(variants)} | {_of(others[0], variants)} "
         f"| {_of(others[1], variants)} | ≤ {MOST_FALSE:.0%} |",
+        f"| the same, with an alarm at any step | {len(variants)} | {_of(on_the_way[0], variants)} "
+        f"| {_of(on_the_way[1], variants)} | |",
+        f"| logs of what works, read as those of {len(TRAINERS)} trainers | {len(logs)} | {_of(of_logs[0], logs)} "
+        f"| {_of(of_logs[1], logs)} | ≤ {MOST_FALSE:.0%} |",
         f"| went wrong by themselves, named | {len(real)} | {_of(reals[0], real)} | {_of(reals[1], real)} "
         f"| ≥ {LEAST_NAMED:.0%} |",
         f"| planted, named | {len(made)} | {_of(mades[0], made)} | {_of(mades[1], made)} | ≥ {LEAST_NAMED:.0%} |",
         "",
-        "A fault counts as named where one of the symptoms that describe it is among the alarms at the end of the run. "
+        "A fault counts as named where one of the symptoms that describe it is said at the end of the run: all are "
+        "alarms but *the loss does not fall*, a notice, as a model that was tuned on such answers before looks alike. "
         "What says where time goes (speed) counts in neither: it is a hint, and no alarm.",
         "",
         f"Changed: {'; '.join(VARIANTS)} (`tests/proofs/alarms/varied.py`). With an alarm by this code: "
@@ -121,6 +145,12 @@ def report(
             f"| {_list(f'{name} at {step}' for name, step in new[run.name]['first'].items())} |"
             for run in healthy
         ),
+        "",
+        "## Logs of what works",
+        "",
+        "| log | lines | why it counts as one that works | old | new |",
+        "|---|---|---|---|---|",
+        *(_of_log(file, logs, old, new) for file in WORKS),
         "",
         "## Runs that went wrong",
         "",
@@ -149,7 +179,13 @@ def _of_fault(name: str, made: Sequence[RecordedRun], old: Answers, new: Answers
     return f"| {name} | {FAULTS[name].text} | {expected} | {counts[0]} of {len(runs)} | {counts[1]} of {len(runs)} |"
 
 
-def _of(count: int, runs: Sequence[RecordedRun]) -> str:
+def _of_log(file: str, logs: Sequence[HealthyLog], old: Answers, new: Answers) -> str:
+    of_file = [log for log in logs if log.file == file]
+    said = [_list(sorted({name for log in of_file for name in alarms(log, of)})) for of in (old, new)]
+    return f"| {file} | {len(of_file[0].lines):,} | {of_file[0].why} | {said[0]} | {said[1]} |"
+
+
+def _of(count: int, runs: Sequence[RecordedRun] | Sequence[HealthyLog]) -> str:
     return f"{count} ({count / len(runs):.1%})"
 
 

@@ -42,12 +42,22 @@ class RecordedRun:
         return max(points[-1][0] for points in self.series.values())
 
     def as_question(self) -> dict[str, Any]:
-        """Return it as `judge` reads it, JSON-able: what is no number is null."""
+        """Return it as `judge` reads it, JSON-able: what is no number is null.
+
+        A healthy run is asked at every step, as whoever watches it live, one with a fault at its end.
+        """
         series = {
             name: [(step, value if math.isfinite(value) else None) for step, value in points]
             for name, points in self.series.items()
         }
-        return {"name": self.name, "spec": self.spec, "planned": self.num_steps, "series": series}
+        moments = self.num_steps if self.is_healthy else 1
+        return {
+            "name": self.name,
+            "spec": self.spec,
+            "planned": self.num_steps,
+            "series": series,
+            "moments": moments,
+        }
 
 
 @cache

@@ -1,8 +1,8 @@
 """What the code in the working directory says of runs: `python judge.py < questions > answers`, of any revision.
 
 It is run as a file in a checkout, so that an older revision can answer the same questions. A question is a run's spec,
-its planned steps and its series, or the lines of its log; the answer has the symptoms at its end, and the first step at
-which each was named.
+its planned steps and its series, or the lines of its log, and at how many moments it is asked; the answer has the
+symptoms at its end, and the first step at which each was named.
 """
 
 import inspect
@@ -10,8 +10,6 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-
-PREFIXES = 1000  # moments of a run at which it is asked: every step of all that are recorded
 
 
 def main() -> None:
@@ -23,7 +21,7 @@ def main() -> None:
     json.dump({one["name"]: answer(symptom, one) for one in json.load(sys.stdin)}, sys.stdout)
 
 
-def answer(symptom: Any, question: dict[str, Any], *, prefixes: int = PREFIXES) -> dict[str, Any]:
+def answer(symptom: Any, question: dict[str, Any]) -> dict[str, Any]:
     """Return the symptoms at the end with their tones, and where each alarm was named first."""
     from jobs.catalog.spec.parse import parse_spec
 
@@ -37,7 +35,7 @@ def answer(symptom: Any, question: dict[str, Any], *, prefixes: int = PREFIXES) 
         return {one.id: getattr(one, "tone", "hint" if one.id.startswith("speed.") else "alarm") for one in found}
 
     steps = sorted({x for points in question["series"].values() for x, _y in points}) or [0]
-    asked = steps[:: max(1, len(steps) // prefixes)]
+    asked = steps[:: max(1, len(steps) // question["moments"])]
     first: dict[str, int] = {}
     for step in asked:
         for name, tone in named(step).items():

@@ -6,7 +6,7 @@ Each fault is described by what it does to the numbers, and drawn wide; what is 
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.proofs.alarms.corpus import Points, RecordedRun
@@ -24,6 +24,9 @@ class Fault:
     names: tuple[str, ...]
     plant: Callable[[Series, int, random.Random], None]
     algorithms: tuple[str, ...] = ()  # none: all that have what it needs
+    trainers: tuple[str, ...] = ()  # none: all
+    knobs: Mapping[str, object] = field(default_factory=dict)  # what the run is launched with, besides its own
+    least: int = MIN_STEPS  # steps that a run has to have
 
 
 def planted(runs: Sequence[RecordedRun], *, seed: int, per_fault: int) -> list[RecordedRun]:
@@ -42,7 +45,7 @@ def planted(runs: Sequence[RecordedRun], *, seed: int, per_fault: int) -> list[R
                     name=f"{name}-{number} in {host.name}",
                     expected=tuple(f"learning.{each}" if "." not in each else each for each in fault.names),
                     origin=host.origin,
-                    spec=host.spec,
+                    spec={**host.spec, "knobs": {**host.spec["knobs"], **fault.knobs}},
                     series=series,
                     planted=name,
                 )
@@ -51,8 +54,11 @@ def planted(runs: Sequence[RecordedRun], *, seed: int, per_fault: int) -> list[R
 
 
 def _can_host(run: RecordedRun, fault: Fault) -> bool:
-    is_asked = not fault.algorithms or run.spec["algorithm"] in fault.algorithms
-    has = all(len(run.series.get(name, ())) >= (5 if name.startswith("eval/") else MIN_STEPS) for name in fault.needs)
+    trainer = run.spec.get("trainer", {}).get("name", "native")
+    is_asked = (not fault.algorithms or run.spec["algorithm"] in fault.algorithms) and (
+        not fault.trainers or trainer in fault.trainers
+    )
+    has = all(len(run.series.get(name, ())) >= (5 if name.startswith("eval/") else fault.least) for name in fault.needs)
     return run.is_healthy and is_asked and has
 
 
@@ -100,6 +106,123 @@ def _flat(series: Series, _begin: int, rng: random.Random) -> None:
     if "policy/entropy" in series:
         first = series["policy/entropy"][0][1]
         series["policy/entropy"] = [(step, first * rng.gauss(1.0, 0.05)) for step, _ in series["policy/entropy"]]
+
+
+def _flat_for(count: int) -> Callable[[Series, int, random.Random], None]:
+    """Return a fault: a policy that stays as it is for `count` steps. Each mean is that of other prompts and samples.
+
+    The noise is what so many samples of a reward of 0 or 1 have, which prompts of unlike difficulty make larger.
+    """
+
+    def plant(series: Series, _begin: int, rng: random.Random) -> None:
+        right, samples = rng.uniform(0.05, 0.6), rng.choice((32, 64, 128, 256, 512))
+        deviation = math.sqrt(right * (1 - right) / samples) * rng.uniform(1.0, 2.0)
+        length, entropy = series["response/length_mean"][0][1], rng.uniform(0.05, 1.0)
+        series.clear()
+        levels = {
+            "reward/mean": (right, deviation),
+            "response/length_mean": (length, 0.05 * length),
+            "policy/entropy": (entropy, 0.05 * entropy),
+        }
+        for name, (level, noise) in levels.items():
+            series[name] = [(step, max(0.0, rng.gauss(level, noise))) for step in range(1, count + 1)]
+
+    return plant
+
+
+def _loss_flat(name: str, metric: str = "") -> Callable[[Series, int, random.Random], None]:
+    """Return a fault: a loss that stays where it began, for 60 to 400 steps, and held-out pairs in order by chance."""
+
+    def plant(series: Series, _begin: int, rng: random.Random) -> None:
+        count, first = rng.randint(60, 400), series[name][0][1]
+        pairs, deviation = rng.choice((16, 32, 64, 128)), first * rng.uniform(0.003, 0.08)
+        series.clear()
+        series[name] = [(step, rng.gauss(first, deviation)) for step in range(1, count + 1)]
+        if metric:
+            series[metric] = [(step, _share(0.5, pairs, rng)) for step in range(1, count + 1)]
+
+    return plant
+
+
+def _share(probability: float, count: int, rng: random.Random) -> float:
+    """Return how many of so many independent trials came out, as a share."""
+    return sum(rng.random() < probability for _ in range(count)) / count
+
+
+def _prompts_cut(series: Series, _begin: int, rng: random.Random) -> None:
+    """The lengths of prompts are log-normal, and those above the limit are cut, from the first step on."""
+    limit, spread, prompts = rng.uniform(0.7, 1.5), rng.uniform(0.5, 0.9), rng.choice((32, 128, 512))
+    share = 0.5 * math.erfc(math.log(limit) / spread / math.sqrt(2))  # of a median of 1
+    steps = [step for step, _ in series["reward/mean"]]
+    series["prompt/truncated_fraction"] = [(step, _share(share, prompts, rng)) for step in steps]
+
+
+def _learned_by_heart(series: Series, begin: int, rng: random.Random) -> None:
+    """What is right of the training prompts nears 1; of held-out prompts about as many are right as at the start."""
+    first = series["eval/accuracy"][0][1]
+    most, pace, gain = rng.uniform(0.95, 1.0), rng.uniform(2, 8), rng.uniform(-0.1, 0.05)
+    prompts = rng.choice((64, 128, 256))
+
+    def of_training(value: float, since: int) -> float:
+        return most + (value - most) * math.exp(-since / pace)
+
+    for name in ("reward/mean", "reward/correct"):
+        series[name] = _since(series[name], begin, lambda value, since: min(1.0, of_training(value, since)))
+    series["eval/accuracy"] = [
+        (step, _share(min(0.95, max(0.02, first + (gain if step > begin else 0.0))), prompts, rng))
+        for step, _ in series["eval/accuracy"]
+    ]
+
+
+def _unlikely(name: str) -> Callable[[Series, int, random.Random], None]:
+    """Return a fault: responses that lose 15 to 80 nats, less with each step, times a beta of 0.1."""
+
+    def plant(series: Series, begin: int, rng: random.Random) -> None:
+        lost, pace = rng.uniform(15, 80), rng.uniform(3, 12)
+        series[name] = _since(
+            series[name],
+            begin,
+            lambda value, since: value + 0.1 * (-lost * (1 - math.exp(-since / pace)) + rng.gauss(0, 1)),
+        )
+
+    return plant
+
+
+def _fp8(series: Series, _begin: int, rng: random.Random) -> None:
+    """Products of fp8 (e4m3, 3 bits of mantissa) are rounded 16 times as coarsely as those of bfloat16 (7 bits).
+
+    Of many of them, and with a scale for each block, a part of it is left in the probabilities.
+    """
+    coarser = 16 * rng.uniform(0.2, 0.9)
+    name = "sync/mean_probability_diff"
+    series[name] = [(step, value * coarser * rng.uniform(0.9, 1.1)) for step, value in series[name]]
+    _rewards(series, 1, rng, to=rng.uniform(0.7, 1.1))
+
+
+def _leaves_teacher(series: Series, begin: int, rng: random.Random) -> None:
+    """The gap to the teacher grows by a share with each step, up to some nats, and likely tokens part."""
+    pace, most = rng.uniform(1.15, 1.5), rng.uniform(0.2, 4.0)
+    for name in ("teacher/gap", "loss/distillation"):
+        series[name] = _since(
+            series[name],
+            begin,
+            lambda value, since: min(max(value, 0.02) * pace**since, most) * rng.uniform(0.85, 1.15),
+        )
+    series["teacher/overlap"] = _since(series["teacher/overlap"], begin, lambda value, since: value * 0.985**since)
+    _rewards(series, begin, rng, to=rng.uniform(0.3, 0.8))
+
+
+def _other_template(series: Series, _begin: int, rng: random.Random) -> None:
+    """The teacher reads another template: few of its likely tokens are the student's, and the gap is wide for good."""
+    share, wider = rng.uniform(0.1, 0.42), rng.uniform(5, 30)
+    gained = rng.uniform(0.0, 0.05)
+    last = series["teacher/overlap"][-1][0]
+    series["teacher/overlap"] = [
+        (step, share + gained * step / last + rng.gauss(0, 0.02)) for step, _ in series["teacher/overlap"]
+    ]
+    first = series["teacher/gap"][0][1]
+    series["teacher/gap"] = [(step, first * wider * rng.uniform(0.9, 1.1)) for step, _ in series["teacher/gap"]]
+    _flat(series, 1, rng)
 
 
 def _no_signal(series: Series, begin: int, rng: random.Random) -> None:
@@ -165,6 +288,11 @@ def _truncated(series: Series, begin: int, rng: random.Random) -> None:
     _longer(series, begin, rng.uniform(1.2, 2.0), rng)
 
 
+def _critic_off(series: Series, begin: int, rng: random.Random) -> None:
+    _to("value/explained_variance", -3.0, -0.1)(series, begin, rng)
+    _rewards(series, begin, rng, to=rng.uniform(0.3, 0.7))
+
+
 def _nan(name: str) -> Callable[[Series, int, random.Random], None]:
     def plant(series: Series, begin: int, rng: random.Random) -> None:
         odd = rng.choice((math.nan, math.inf))
@@ -219,10 +347,20 @@ def _overfits(series: Series, _begin: int, rng: random.Random) -> None:
 
 
 RL = ("reward/mean", "response/length_mean")
+GROUPED = ("grpo", "rloo", "gspo")
+TEACHER = ("teacher/gap", "teacher/overlap", "loss/distillation")
 FAULTS: Mapping[str, Fault] = {
     "reward stays flat": Fault(
         text="the reward of its first steps, with their noise, to the end",
         needs=RL, names=("reward_stays_flat",), plant=_flat, algorithms=("grpo", "ppo", "rloo", "gspo", "reinforce_pp"),
+    ),
+    "reward stays flat for 300 steps": Fault(
+        text="300 means of 32 to 512 samples of a policy that is right in 5 to 60 % from start to end",
+        needs=RL, names=("reward_stays_flat",), plant=_flat_for(300), algorithms=GROUPED,
+    ),
+    "reward stays flat for 500 steps": Fault(
+        text="500 means of 32 to 512 samples of a policy that is right in 5 to 60 % from start to end",
+        needs=RL, names=("reward_stays_flat",), plant=_flat_for(500), algorithms=GROUPED,
     ),
     "no signal": Fault(
         text="86 to 100 % zero-variance groups at up to 0.9 of an early reward",
@@ -275,10 +413,7 @@ FAULTS: Mapping[str, Fault] = {
     "critic off": Fault(
         text="explained variance -0.1 to -3, the reward at 30 to 70 %",
         needs=("value/explained_variance", *RL), names=("critic_off",),
-        plant=lambda series, begin, rng: (
-            _to("value/explained_variance", -3.0, -0.1)(series, begin, rng),
-            _rewards(series, begin, rng, to=rng.uniform(0.3, 0.7)),
-        )[0],
+        plant=_critic_off,
     ),
     "learning rate 0": Fault(
         text="the learning rate falls to 0", needs=("policy/learning_rate",), names=("learning_rate_zero",),
@@ -313,5 +448,40 @@ FAULTS: Mapping[str, Fault] = {
     "chosen become unlikely": Fault(
         text="reward of chosen responses -6 to -50, at a beta of 0.1 to 0.5", needs=("pairs/chosen_reward",),
         names=("chosen_becomes_unlikely",), plant=_to("pairs/chosen_reward", -50.0, -6.0), algorithms=("dpo",),
+    ),
+    "desirable become unlikely": Fault(
+        text="desirable responses lose 15 to 80 nats, at a beta of 0.1", needs=("labels/desirable_reward",),
+        names=("desirable_becomes_unlikely",), plant=_unlikely("labels/desirable_reward"), algorithms=("kto",),
+        knobs={"pairs.beta": 0.1},
+    ),
+    "fp8 without correction": Fault(
+        text="probabilities 3 to 14 times as far apart as with bfloat16",
+        needs=("sync/mean_probability_diff",), names=("fp8_without_correction",), plant=_fp8, trainers=("verl",),
+        knobs={"quantization.rollout": "fp8", "algorithm.correction": "off"}, least=10,
+    ),
+    "gap to the teacher grows": Fault(
+        text="times 1.15 to 1.5 with each step up to 0.2 to 4 nats, the reward falls to 30 to 80 %",
+        needs=TEACHER, names=("gap_to_teacher_grows",), plant=_leaves_teacher, least=20,
+    ),
+    "teacher out of reach": Fault(
+        text="10 to 47 % of the teacher's likeliest tokens are the student's, the gap 5 to 30 times as wide",
+        needs=TEACHER, names=("teacher_out_of_reach",), plant=_other_template, least=20,
+    ),
+    "prompts cut": Fault(
+        text="log-normal lengths of prompts, the limit 0.7 to 1.5 times their median", needs=RL,
+        names=("prompts_cut",), plant=_prompts_cut, trainers=("verl",),
+    ),
+    "right in training only": Fault(
+        text="95 to 100 % of the training prompts right, held-out ones as at the start",
+        needs=("reward/correct", "eval/accuracy", *RL), names=("right_in_training_only",),
+        plant=_learned_by_heart,
+    ),
+    "nothing learned of pairs": Fault(
+        text="a loss of ln 2 for 60 to 400 steps, 16 to 128 pairs a step in order by chance", needs=("loss/pairs",),
+        names=("pairs_not_learned",), plant=_loss_flat("loss/pairs", "pairs/accuracy"),
+    ),
+    "SFT loss stays flat": Fault(
+        text="where it began for 60 to 400 steps, 0.3 to 8 % of it being noise", needs=("loss/sft",),
+        names=("loss_stays_flat",), plant=_loss_flat("loss/sft"),
     ),
 }  # fmt: skip

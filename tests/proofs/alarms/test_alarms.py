@@ -4,9 +4,19 @@ from functools import cache
 
 import pytest
 
-from tests.proofs.alarms.__main__ import LEAST_NAMED, MOST_FALSE, Answers, alarms, false_alarms, is_named, share_named
+from tests.proofs.alarms.__main__ import (
+    LEAST_NAMED,
+    MOST_FALSE,
+    Answers,
+    alarms,
+    false_alarms,
+    is_named,
+    live_alarms,
+    share_named,
+)
 from tests.proofs.alarms.corpus import RecordedRun, recorded
 from tests.proofs.alarms.judge import answer
+from tests.proofs.alarms.logs import HealthyLog, healthy_logs
 from tests.proofs.alarms.planted import FAULTS, planted
 from tests.proofs.alarms.varied import varied
 
@@ -14,26 +24,43 @@ SOLVED = ("healthy-grpo-demo-s1", "healthy-ppo", "healthy-rloo", "healthy-grpo-1
 
 
 @cache
-def judged() -> tuple[list[RecordedRun], Answers]:
+def judged() -> tuple[list[RecordedRun], list[HealthyLog], Answers]:
     from jobs.catalog.rules import symptom
 
     runs = [*recorded(), *planted(recorded(), seed=1, per_fault=2), *varied(recorded(), seed=1)]
+    logs = [log for log in healthy_logs() if log.spec["trainer"]["name"] in ("verl", "native")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(symptom, "offers", lambda *_args, **_more: ())
-        return runs, {run.name: answer(symptom, run.as_question(), prefixes=2) for run in runs}
+        asked = [one.as_question() for one in runs] + [one.as_question() for one in logs]
+        return runs, logs, {one["name"]: answer(symptom, one) for one in asked}
 
 
 def test_healthy_runs_raise_no_alarm() -> None:
-    runs, said = judged()
+    runs, _logs, said = judged()
 
     wrong = {run.name: found for run in runs if run.is_healthy and (found := alarms(run, said))}
 
     assert false_alarms(runs, said) <= MOST_FALSE, wrong
 
 
+def test_recorded_runs_that_are_healthy_raise_none_on_their_way_either() -> None:
+    runs, _logs, said = judged()
+    own = [run for run in runs if run in recorded()]
+
+    wrong = {run.name: found for run in own if run.is_healthy and (found := said[run.name]["first"])}
+
+    assert live_alarms(own, said) <= MOST_FALSE, wrong
+
+
+def test_logs_of_what_works_raise_no_alarm() -> None:
+    _runs, logs, said = judged()
+
+    assert {log.name: found for log in logs if (found := alarms(log, said))} == {}
+
+
 @pytest.mark.parametrize("name", SOLVED)
 def test_a_run_that_has_solved_its_task_says_so_first_and_nothing_else(name: str) -> None:
-    _runs, said = judged()
+    _runs, _logs, said = judged()
 
     tones = said[name]["end"]
 
@@ -42,13 +69,13 @@ def test_a_run_that_has_solved_its_task_says_so_first_and_nothing_else(name: str
 
 
 def test_what_went_wrong_by_itself_is_named() -> None:
-    runs, said = judged()
+    runs, _logs, said = judged()
 
     assert [run.name for run in runs if run.expected and not run.planted and not is_named(run, said)] == []
 
 
 def test_planted_faults_are_named() -> None:
-    runs, said = judged()
+    runs, _logs, said = judged()
 
     missed = [run.name for run in runs if run.planted and not is_named(run, said)]
 
