@@ -6,12 +6,14 @@
 import random
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profiling.diagnosis.finding import rules
+from profiling.diagnosis.finding import Finding, rules
 from tests.profiling.corpus.corpus import HEALTHY, PLANTED
-from tests.profiling.corpus.evidence import Bench, found
+from tests.profiling.corpus.evidence import Bench, fires, found
+from tests.profiling.corpus.public_recordings import HEALTHY_FILES, public
 
 HEADING = "## A corpus of recordings and runs"
 SEEDS = 10
@@ -23,12 +25,22 @@ class Counts:
     """How often each rule said what: on how many healthy ones it had enough data, and which of the faults it named."""
 
     healthy: int = 0
+    of_public: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)  # rules with enough data, what fires
     looked: Counter[str] = field(default_factory=Counter)
     bad: Counter[str] = field(default_factory=Counter)
     watch: Counter[str] = field(default_factory=Counter)
     several: int = 0
     planted: Counter[str] = field(default_factory=Counter)
     named: Counter[str] = field(default_factory=Counter)
+
+    def add_healthy(self, findings: Sequence[Finding]) -> None:
+        """Count what all rules say of one healthy recording or run."""
+        firing = [one for one in findings if one.state == "fires"]
+        self.healthy += 1
+        self.several += len(firing) > 1
+        self.looked.update(one.key for one in findings if one.state != "not_enough_data")
+        self.bad.update(one.key for one in firing if one.level == "bad")
+        self.watch.update(one.key for one in firing if one.level == "watch")
 
     @property
     def false_share(self) -> float:
@@ -56,12 +68,13 @@ def count(seeds: int = SEEDS) -> Counts:
             for seed in range(seeds):
                 findings = found(make(random.Random(f"{kind} {seed}"), bench))
                 bench.close()
-                firing = [one for one in findings if one.state == "fires"]
-                counts.healthy += 1
-                counts.several += len(firing) > 1
-                counts.looked.update(one.key for one in findings if one.state != "not_enough_data")
-                counts.bad.update(one.key for one in firing if one.level == "bad")
-                counts.watch.update(one.key for one in firing if one.level == "watch")
+                counts.add_healthy(findings)
+        for name in HEALTHY_FILES:
+            findings = found(public(name, bench))
+            bench.close()
+            counts.add_healthy(findings)
+            looked = sum(one.state != "not_enough_data" for one in findings)
+            counts.of_public[name] = looked, fires(findings)
         for key, makes in PLANTED.items():
             for variant, make in enumerate(makes):
                 for seed in range(seeds):
@@ -79,9 +92,9 @@ def section(counts: Counts) -> str:
         HEADING,
         "",
         f"`python -m tests.proofs.diagnosis corpus`: {counts.healthy} healthy recordings and runs, {SEEDS} seeds of "
-        f"each of {len(HEALTHY)} kinds ({kinds}).",
-        "They are made by a program whose launches, streams and waits obey physics (`tests/profiling/corpus/`), "
-        "imported and judged by all rules.",
+        f"each of {len(HEALTHY)} kinds ({kinds}) and {len(counts.of_public)} real ones.",
+        "Those of kinds are made by a program whose launches, streams and waits obey physics "
+        "(`tests/profiling/corpus/`), imported and judged by all rules.",
         f"Then faults planted into such programs and runs, {SEEDS} seeds of each variant. One seed of each is in "
         "`make test` (`tests/profiling/diagnosis/test_corpus.py`).",
         "",
@@ -98,6 +111,16 @@ def section(counts: Counts) -> str:
             f"| {key} | {counts.looked[key]} | {counts.bad[key]} | {counts.watch[key]} "
             f"| {counts.planted[key]} | {counts.named[key]} |"
         )
+    lines += [
+        "",
+        "Real recordings that are healthy (`tests/profiling/corpus/public_recordings.py`), counted above:",
+        "",
+        "| recording | why it counts as healthy | rules with enough data | fires |",
+        "|---|---|---:|---|",
+    ]
+    for name, (looked, firing) in counts.of_public.items():
+        said = ", ".join(f"{key} ({level})" for key, level in firing.items()) or "-"
+        lines.append(f"| {Path(name).name} | {HEALTHY_FILES[name]} | {looked} | {said} |")
     return "\n".join([*lines, ""])
 
 

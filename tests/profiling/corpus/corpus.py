@@ -79,6 +79,9 @@ HEALTHY: Mapping[str, Make] = {
     "training, stages of a pipeline": lambda rng, bench: bench.of(*_pipeline(rng)),
     "training, without marked steps": lambda rng, bench: bench.of(training(rng, is_marked=False, stacks=True)),
     "training, float32 on a GPU without tensor cores": lambda rng, bench: bench.of(_without_tensor_cores(rng)),
+    "training, the garbage collector runs between steps": lambda rng, bench: bench.of(
+        training(rng, faults=Faults(collects=rng.uniform(0.0003, 0.004)), stacks=True)
+    ),
     "training, AMD": lambda rng, bench: bench.of(training(rng, names=ROCM, device=MI300, calls="hip", ranks=8)),
     "training, sharded, launches ahead": lambda rng, bench: bench.of(sharded(rng)),
     "training, little memory of a large GPU": lambda rng, bench: bench.of(
@@ -94,6 +97,7 @@ HEALTHY: Mapping[str, Make] = {
     "counters of DCGM": lambda rng, bench: _dcgm(bench, rng),
     "dumps of the flight recorder": lambda rng, bench: _flights(rng, bench),
     "GRPO, phases and readings": lambda rng, _bench: runs.run(rng),
+    "GRPO, two steps recorded": lambda rng, _bench: runs.recorded(rng),
 }
 
 

@@ -64,6 +64,24 @@ def _readings(rng: random.Random, **changes: float) -> tuple[Readings, ...]:
     )
 
 
+def recorded(rng: random.Random) -> Evidence:
+    """Return a healthy run of which two steps were recorded, which made them up to a twentieth slower."""
+    healthy, first = run(rng), rng.randint(6, STEPS - 5)
+    slower = rng.uniform(1.0, 1.05)
+    seconds = rng.uniform(5, 60)
+    steps = [
+        {
+            phase: share * seconds * rng.uniform(0.98, 1.02) * (slower if number + 1 in (first, first + 1) else 1.0)
+            for phase, share in SHARES.items()
+        }
+        for number in range(STEPS)
+    ]
+    capture = CaptureFacts(steps=(first, first + 1))
+    return evidence(
+        [*driver(steps, gap=seconds * 0.004), *_updates(rng, seconds)], *healthy.readings, knobs=_KNOBS, capture=capture
+    )
+
+
 def _with(rng: random.Random, **changes: float) -> Evidence:
     healthy = run(rng)
     return Evidence(spans=healthy.spans, readings=_readings(rng, **changes), knobs=_KNOBS)

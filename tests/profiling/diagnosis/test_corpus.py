@@ -12,6 +12,7 @@ import pytest
 from profiling.diagnosis.finding import rules
 from tests.profiling.corpus.corpus import HEALTHY, PLANTED
 from tests.profiling.corpus.evidence import Bench, fires, found
+from tests.profiling.corpus.public_recordings import HEALTHY_FILES, public
 
 SEED = 21
 OF_FILES = [key for key in PLANTED if rules()[key].reads_files]
@@ -27,6 +28,13 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_what_is_healthy_is_not_bad(kind: str, bench: Bench) -> None:
     firing = fires(found(HEALTHY[kind](random.Random(f"{kind} {SEED}"), bench)))
+    assert "bad" not in firing.values(), firing
+    assert len(firing) <= 1, firing
+
+
+@pytest.mark.parametrize("name", HEALTHY_FILES)
+def test_a_real_recording_that_is_healthy_is_not_bad(name: str, bench: Bench) -> None:
+    firing = fires(found(public(name, bench)))
     assert "bad" not in firing.values(), firing
     assert len(firing) <= 1, firing
 
