@@ -95,13 +95,12 @@ class NoCheckpoints:
 def adapter_merge(*, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
     """Return what adds PEFT's adapters in a folder to the model that was trained, as the folder `target`.
 
-    () for a reward model, whose head PEFT's folder does not hold unless somebody asked for it.
+    Of a reward model the folder has to hold the head, too, as PEFT's does where it knew of it.
     """
     where = (str(folder), model_path(spec), str(target))
-    if is_in(spec.algorithm, "scalar"):
-        return ()
+    scores = ("--scores",) if is_in(spec.algorithm, "scalar") else ()
     trusts = ("--trust-remote-code",) if spec.values().get(_TRUST) else ()  # no more than the trainer itself did
-    return (python, str(MERGE), "adapter", *where, precision_option(spec), *trusts)
+    return (python, str(MERGE), "adapter", *where, precision_option(spec), *trusts, *scores)
 
 
 def precision_option(spec: RunSpec) -> str:

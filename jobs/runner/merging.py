@@ -21,7 +21,9 @@ from jobs.adapters.adapter import adapter
 from jobs.adapters.captures import files_below
 from jobs.adapters.checkpoints import adapter_merge
 from jobs.adapters.inputs import model_path
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.runner.models_left import holds_head
 from jobs.runner.trainer import end_with_parent
 
 MERGE_SECONDS = 3600.0
@@ -68,20 +70,24 @@ class MergeSource:
         checkpoints = adapter(self.spec.trainer.name).checkpoints
         return checkpoints.merge_command(spec=self.spec, python=self.python, folder=folder, target=target)
 
+    def adapter_command(self, folder: Path, target: Path) -> tuple[str, ...]:
+        """Return the program that makes the folder `target` of PEFT's adapters, which a trainer leaves at its end."""
+        return adapter_merge(spec=self.spec, python=self.python, folder=folder, target=target)
 
-def merge_newest(source: MergeSource, *, say: Callable[[str], None]) -> bool:
-    """Make `model/merged_<step>` of the newest checkpoint; return whether it is there. Says why, where it is not."""
+
+def merge_left(source: MergeSource, adapters: Path | None, *, say: Callable[[str], None]) -> bool:
+    """Make a whole model of what a trainer has left; return whether it is there. Says why, where it is not.
+
+    It is `model/merged_adapters` of the folder of its adapters, where they make one: of a reward model they do with the
+    trained head alone. Else it is `model/merged_<step>` of its newest checkpoint.
+    """
+    scores = is_in(source.spec.algorithm, "scalar")
+    if adapters is not None and (holds_head(adapters) or not scores):
+        return _made("the run's adapters", adapters, "merged_adapters", source.adapter_command, source, say=say)
     step, folder = max(source.saved().items(), default=(0, source.run_dir))
+    if adapters is not None and not step:
+        say("No model was made of the run's adapters. The trained head is not among them, and there is no checkpoint.")
     return bool(step) and _made(f"checkpoint {step}", folder, f"merged_{step}", source.command, source, say=say)
-
-
-def merge_adapters(source: MergeSource, folder: Path, *, say: Callable[[str], None]) -> bool:
-    """Make `model/merged_adapters` of the adapters that the trainer left in a folder, in the same way."""
-
-    def command(adapters: Path, target: Path) -> tuple[str, ...]:
-        return adapter_merge(spec=source.spec, python=source.python, folder=adapters, target=target)
-
-    return _made("the run's adapters", folder, "merged_adapters", command, source, say=say)
 
 
 def _made(

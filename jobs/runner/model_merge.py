@@ -27,6 +27,9 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 PROMPTS = ("The answer to 12 + 30 is", "Once")
 NUM_TOKENS = 16
+HEADS = ("score.weight", "classifier.weight")
+"""What PEFT keeps as a whole of a model for sequence classification, by the ends of their names."""
+
 UNSHARDED = "mp_rank_00_model_states.pt"
 _WRAPPED, _BASE = "base_model.model.", ".base_layer"
 _DOWN, _UP = ".lora_A.default.weight", ".lora_B.default.weight"
@@ -89,9 +92,14 @@ def loaded(folder: str | Path, *, precision: str, scores: bool, trusts: bool) ->
 
 
 def of_adapter(folder: Path, origin: str, *, precision: str, alpha: float, scores: bool, trusts: bool) -> Any:
-    """Return MODEL with the adapter of a folder of PEFT's in its weights; ALPHA 0 leaves it scaled as it says."""
-    from peft import PeftConfig, PeftModel
+    """Return MODEL with the adapter of a folder of PEFT's in its weights; ALPHA 0 leaves it scaled as it says.
 
+    Raises: SystemExit with a sentence where it scores and the folder does not hold its head, which PEFT would draw.
+    """
+    from peft import PeftConfig, PeftModel, load_peft_weights
+
+    if scores and not any(name.endswith(HEADS) for name in load_peft_weights(str(folder), device="cpu")):
+        raise SystemExit(f"{folder.name} holds adapters without the trained head: they are no reward model.")
     base = loaded(origin, precision=precision, scores=scores, trusts=trusts)
     config = PeftConfig.from_pretrained(str(folder))
     if alpha:

@@ -25,7 +25,7 @@ from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.hang_watch import OutsideWatch
-from jobs.runner.merging import MergeSource, merge_adapters, merge_newest
+from jobs.runner.merging import MergeSource, merge_left
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import Cleanup, find, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
@@ -288,7 +288,7 @@ class AttemptSupervisor:
         return ended
 
     def _merge(self, prepared: PreparedRun, report: ShippedReport, adapters: Path | None) -> bool:
-        """Make a whole model of the adapters that the trainer left, else of its shards; return whether that worked."""
+        """Make a whole model of the adapters that the trainer left, or of its shards; return whether that worked."""
         environ = environment_for(prepared.spec, os.environ, self.job.run_dir)
         source = MergeSource(
             spec=prepared.spec,
@@ -298,7 +298,7 @@ class AttemptSupervisor:
             environ=without_secrets(environ) | dict(prepared.launch.env),
             give_up=lambda: self.asked_to_end.is_set() or report.is_fenced,
         )
-        return merge_adapters(source, adapters, say=report.say) if adapters else merge_newest(source, say=report.say)
+        return merge_left(source, adapters, say=report.say)
 
     def _hang_watch(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes) -> OutsideWatch:
         """Return who watches a trainer that does not watch itself."""

@@ -1,43 +1,28 @@
 """What another trainer writes, turned into the run's events while it trains: the runner is then their only writer."""
 
 import json
-import re
-import struct
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import LogReader, adapter
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.runner.console_client.runner_job import RunnerJob
-from jobs.runner.console_client.zip_image import is_of_checkpoint
+from jobs.runner.models_left import ModelsLeft, announced, models_left
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.shipped_report import ShippedReport
 from profiling import events
 from profiling.captures.capture import State
-from profiling.events import Event, to_line
+from profiling.events import to_line
 
 POLL_SECONDS = 0.3
 MAX_LAST_POLLS = 50
 _OF_STEPS = ("metric", "span", "sample")
-_STEP = re.compile(r"_(\d+)$")
-_CONFIG, _ADAPTER = "config.json", "adapter_config.json"
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-_WRAPPED, _MOST_OF_HEADER = "base_model.model.", 100_000_000
-"""Before the names of parameters inside PEFT; what safetensors allows for a header, in bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelsLeft:
-    """The folders of a whole model and of adapters that were trained beside one; None where there is none."""
-
-    whole: Path | None
-    adapters: Path | None
 
 
 class Translation:
@@ -113,7 +98,8 @@ class Translation:
         """Take in what is left, and announce the model that the trainer made."""
         self.read_the_rest()
         if has_succeeded:
-            for event in announced(self.left(), self._run_dir, attempt=self._attempt):
+            scores = is_in(self.spec.algorithm, "scalar")
+            for event in announced(self.left(), self._run_dir, attempt=self._attempt, scores=scores):
                 self._write(to_line(event))
         self._log.close()
 
@@ -178,60 +164,3 @@ def translation_of_the_rest(job: RunnerJob, report: ShippedReport, *, after_step
 def label_of(spec: RunSpec) -> str:
     """Return what people call the run's trainer: its label and version."""
     return f"{trainers()[spec.trainer.name].label} {spec.trainer.version}".rstrip()
-
-
-def models_left(run_dir: Path, patterns: Sequence[str]) -> ModelsLeft:
-    """Return what a trainer left in its folders, the newest of each by step.
-
-    A model under the names that its parameters have inside PEFT, as a trainer may save one with adapters, is none:
-    loaded, it would be one of random numbers.
-    """
-    folders = [folder for pattern in patterns for folder in run_dir.glob(pattern)]
-    adapters = [folder for folder in folders if (folder / _ADAPTER).is_file() and _weights(folder)]
-    whole = [
-        folder
-        for folder in folders
-        if (folder / _CONFIG).is_file() and (weights := _weights(folder)) and not any(map(_is_wrapped, weights))
-    ]
-    return ModelsLeft(whole=_newest(folder for folder in whole if folder not in adapters), adapters=_newest(adapters))
-
-
-def announced(left: ModelsLeft, run_dir: Path, *, attempt: int) -> Iterator[Event]:
-    """Yield what tells the console of it: adapters are the run's model where there is no whole one."""
-    if left.whole is not None:
-        yield _announced("model", left.whole, run_dir, attempt)
-    if left.adapters is not None:
-        yield _announced("model" if left.whole is None else "adapter", left.adapters, run_dir, attempt)
-
-
-def _announced(kind: str, folder: Path, run_dir: Path, attempt: int) -> Event:
-    files = (path for path in folder.rglob("*") if path.is_file() and not is_of_checkpoint(path.relative_to(folder)))
-    size = sum(path.stat().st_size for path in files)
-    path, step = str(folder.relative_to(run_dir)), _step_of(folder)
-    return events.artifact(f"{kind}-final", artifact=kind, path=path, attempt=attempt, step=step, size=size)
-
-
-def _newest(folders: Iterable[Path]) -> Path | None:
-    return max(folders, key=lambda folder: (_step_of(folder), folder), default=None)
-
-
-def _weights(folder: Path) -> list[Path]:
-    return [path for pattern in _WEIGHTS for path in folder.glob(pattern)]
-
-
-def _is_wrapped(weights: Path) -> bool:
-    """Return True for a file of safetensors with names of PEFT's. Its header is a JSON object behind its length."""
-    if weights.suffix != ".safetensors":
-        return False
-    try:
-        with weights.open("rb") as file:
-            (size,) = struct.unpack("<Q", file.read(8))
-            return f'"{_WRAPPED}'.encode() in file.read(min(size, _MOST_OF_HEADER))
-    except (OSError, struct.error):
-        return False
-
-
-def _step_of(folder: Path) -> int:
-    """Return the step in the name of a folder or of one above it, as in global_step_40; -1 if none has one."""
-    steps = (_STEP.search(name) for name in reversed(folder.parts[-2:]))
-    return next((int(match[1]) for match in steps if match), -1)

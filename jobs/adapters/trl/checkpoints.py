@@ -14,8 +14,6 @@ from jobs.adapters.checkpoints import NoCheckpoints, adapter_merge
 from jobs.adapters.launching import Launch
 from jobs.adapters.trl.command import OUTPUT
 from jobs.adapters.trl.units import optimizer_steps
-from jobs.catalog.algorithm import is_in
-from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
 STATE = "trainer_state.json"
@@ -47,10 +45,8 @@ class TrlCheckpoints(NoCheckpoints):
                 by_step[int(digits) // each] = folder
         return by_step
 
-    def why_no_model(self, spec: RunSpec) -> str:
-        """See TrainerCheckpoints. PEFT's folder does not hold the head that scores, unless somebody asked for it."""
-        if spec.values().get(_ADAPTERS) and is_in(spec.algorithm, "scalar"):
-            return Sentence("TRL's checkpoints of a reward model with adapters hold no head: no model is made of them.")
+    def why_no_model(self, spec: RunSpec) -> str:  # noqa: ARG002
+        """See TrainerCheckpoints: of a reward model with adapters PEFT's folder holds the head as well."""
         return ""
 
     def model_files(self, *, spec: RunSpec, folder: Path) -> Sequence[Path]:  # noqa: ARG002

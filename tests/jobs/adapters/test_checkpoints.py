@@ -157,6 +157,7 @@ def test_adapters_are_merged_into_the_model_that_was_trained_in_the_strength_tha
     assert trl.merge_command(spec=spec_of("trl", "sft"), **about) == ()
     trusting = spec_of("trl", "sft", **{"lora.rank": 8, "models.trust_remote_code": True})
     assert "--trust-remote-code" in trl.merge_command(spec=trusting, **about)
+    assert trl.merge_command(spec=spec_of("trl", "rm", **{"lora.rank": 8}), **about)[-1] == "--scores"
 
 
 def test_what_deepspeeds_program_cannot_make_whole_is_not_merged() -> None:
@@ -191,7 +192,7 @@ def test_a_merge_takes_the_weights_alone_where_the_checkpoint_says_how_many(tmp_
         ("openrlhf", "rm", {}, ""),
         ("openrlhf", "sft", {"lora.rank": 8}, ""),
         ("trl", "sft", {"lora.rank": 8}, ""),
-        ("trl", "rm", {"lora.rank": 8}, "hold no head"),
+        ("trl", "rm", {"lora.rank": 8}, ""),
         ("verl", "sft", {"lora.rank": 8}, ""),
         ("verl", "grpo", {"lora.rank": 8}, ""),
         ("verl", "grpo", {"parallel.engine": "megatron", "lora.megatron_rank": 8}, "leaves out Megatron's adapters"),

@@ -10,12 +10,15 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
+from safetensors.torch import save_file
 
+from jobs.adapters.openrlhf.checkpoints import OpenRLHFCheckpoints
 from jobs.adapters.verl.checkpoints import VerlCheckpoints
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner import merging
-from jobs.runner.merging import MergeSource, NotMerged, merge_checkpoint, merge_newest
+from jobs.runner.merging import MergeSource, NotMerged, merge_checkpoint, merge_left
 from tests.waiting import wait_until
 
 SPEC = parse_spec({"algorithm": "sft", "trainer": {"name": "verl"}})
@@ -36,7 +39,7 @@ def merged(run_dir: Path, said: list[str], monkeypatch: pytest.MonkeyPatch, code
         return (python, "-c", code, str(folder), str(target))
 
     monkeypatch.setattr(VerlCheckpoints, "merge_command", command)
-    return merge_newest(source_of(run_dir, ends=ends), say=said.append)
+    return merge_left(source_of(run_dir, ends=ends), None, say=said.append)
 
 
 def source_of(run_dir: Path, *, spec: RunSpec = SPEC, ends: bool = False) -> MergeSource:
@@ -111,6 +114,32 @@ def test_verls_own_program_is_told_the_shards_and_what_they_were_trained_by(tmp_
     command = VerlCheckpoints().merge_command(spec=rl, python="py", folder=tmp_path, target=tmp_path / "m")
     assert command[:6] == ("py", "-m", "verl.model_merger", "merge", "--backend", "megatron")
     assert command[7] == str(tmp_path / "actor")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "made"), [("score.weight", "merged_adapters"), ("layers.0.q_proj.lora_A.weight", "merged_20")]
+)
+def test_of_a_reward_model_without_its_head_the_checkpoint_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameter: str, made: str
+) -> None:
+    """OpenRLHF's PEFT does not know of the head, and leaves adapters alone."""
+    adapters, said = tmp_path / "model" / "final", list[str]()
+    adapters.mkdir(parents=True)
+    save_file({f"base_model.model.{parameter}": torch.zeros(1, 2)}, adapters / "adapter_model.safetensors")
+    (tmp_path / "log").mkdir()
+    spec = parse_spec({"algorithm": "rm", "trainer": {"name": "openrlhf"}, "knobs": {"lora.rank": 8}})
+    command = lambda *_, target, **__: (sys.executable, "-c", f"open({str(target / 'config.json')!r}, 'w')")  # noqa: E731
+    monkeypatch.setattr(OpenRLHFCheckpoints, "merge_command", command)
+    monkeypatch.setattr(merging, "adapter_merge", command)
+    if made == "merged_20":
+        assert not merge_left(source_of(tmp_path, spec=spec), adapters, say=said.append)
+        assert "The trained head is not among them" in said[-1]
+    (tmp_path / "checkpoints" / "global_step20").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "latest").write_text("global_step20")
+
+    assert merge_left(source_of(tmp_path, spec=spec), adapters, say=said.append)
+
+    assert (tmp_path / "model" / made / "config.json").exists()
 
 
 def test_the_model_of_any_checkpoint_is_there_while_it_is_handed_over_and_leaves_nothing(

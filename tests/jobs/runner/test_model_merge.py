@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaConfig
 
 from jobs.runner import model_merge
@@ -140,6 +141,29 @@ def test_a_checkpoint_of_a_reward_model_becomes_one_of_sequence_classification(
     whole = AutoModelForSequenceClassification.from_pretrained(tmp_path / "whole").eval()
     assert torch.equal(logits_of(whole), logits_of(judge))
     assert whole.config.pad_token_id == 0  # so that several texts can be scored together
+
+
+def test_adapters_of_a_reward_model_become_it_with_their_head_and_are_refused_without(
+    tmp_path: Path, origin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As TRL's PEFT keeps both where it is told what the model is for."""
+    judge = AutoModelForSequenceClassification.from_pretrained(origin, num_labels=1)
+    config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="SEQ_CLS")
+    trained = get_peft_model(judge, config).eval()
+    for name, parameter in trained.named_parameters():
+        if "lora_B" in name or "modules_to_save" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    folder = tmp_path / "checkpoint-4"
+    trained.save_pretrained(folder)
+
+    merge(monkeypatch, "adapter", folder, origin, tmp_path / "whole", EXACT, "--scores")
+
+    whole = AutoModelForSequenceClassification.from_pretrained(tmp_path / "whole").eval()
+    assert torch.allclose(logits_of(whole), logits_of(trained), atol=1e-4)
+    weights = load_file(folder / "adapter_model.safetensors")
+    save_file({name: w for name, w in weights.items() if "lora" in name}, folder / "adapter_model.safetensors")
+    with pytest.raises(SystemExit, match="without the trained head"):
+        merge(monkeypatch, "adapter", folder, origin, tmp_path / "other", EXACT, "--scores")
 
 
 def test_a_checkpoint_of_another_model_is_refused_with_what_it_lacks(

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jobs.runner.translation import announced, models_left
+from jobs.runner.models_left import announced, models_left
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
 from tests.waiting import wait_until
@@ -204,11 +204,11 @@ def test_adapters_are_the_model_that_is_left_until_there_is_a_whole_one(tmp_path
     for name in ("adapter_config.json", "adapter_model.safetensors", "checkpoint-2/optimizer.pt"):
         (model / name).write_bytes(b"12345")
 
-    (alone,) = announced(models_left(tmp_path, patterns), tmp_path, attempt=1)
+    (alone,) = announced(models_left(tmp_path, patterns), tmp_path, attempt=1, scores=False)
     merged.mkdir()
     for name in ("config.json", "model.safetensors"):
         (merged / name).write_bytes(b"1234567890")
-    both = list(announced(models_left(tmp_path, patterns), tmp_path, attempt=1))
+    both = list(announced(models_left(tmp_path, patterns), tmp_path, attempt=1, scores=False))
 
     assert (alone["name"], alone["artifact"], alone["path"], alone["size"]) == (
         "model-final",
@@ -220,6 +220,24 @@ def test_adapters_are_the_model_that_is_left_until_there_is_a_whole_one(tmp_path
         ("model-final", "model", "model/merged_adapters", 20),
         ("adapter-final", "adapter", "model/final", 10),
     ]
+
+
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_model.bin"])
+def test_adapters_of_a_reward_model_are_its_model_with_the_trained_head_alone(tmp_path: Path, file: str) -> None:
+    """OpenRLHF leaves them without it; it writes them by torch where ZeRO-3 has divided the model."""
+    folder = tmp_path / "model" / "final"
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text("{}")
+    write = save_file if file.endswith(".safetensors") else torch.save
+    adapters = {"base_model.model.layers.0.q_proj.lora_A.weight": torch.zeros(2, 2)}
+
+    write(adapters, folder / file)
+    (bare,) = announced(models_left(tmp_path, ["model/final"]), tmp_path, attempt=1, scores=True)
+    write({**adapters, "base_model.model.score.weight": torch.zeros(1, 2)}, folder / file)
+    (whole,) = announced(models_left(tmp_path, ["model/final"]), tmp_path, attempt=1, scores=True)
+
+    assert (bare["name"], bare["artifact"]) == ("adapter-final", "adapter")
+    assert (whole["name"], whole["artifact"]) == ("model-final", "model")
 
 
 def test_a_model_under_the_names_that_it_has_inside_peft_is_none(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_model_is_asked_for_once_and_told_of() -> None:
     ("spec", "step", "words"),
     [
         ({}, 4, "has no checkpoint of step 4"),
-        ({"algorithm": "rm", "trainer": {"name": "trl"}, "knobs": {"lora.rank": 8}}, 3, "hold no head"),
+        ({"algorithm": "grpo", "trainer": {"name": "verl"}, "knobs": {"parallel.engine": "megatron"}}, 3, "on a GPU"),
     ],
 )
 def test_what_cannot_be_made_is_refused(spec: dict[str, Any], step: int, words: str) -> None:
