@@ -12,7 +12,7 @@ from functools import cache
 
 from jobs.adapters.logs.step_phases import step_spans, whole_seconds
 from jobs.catalog.metric import metrics
-from profiling.events import Event, metric
+from profiling.events import MAX_INT32, Event, metric
 
 Step = tuple[int, dict[str, float]]
 """A step's number, and its values under the trainer's names."""
@@ -36,8 +36,11 @@ class Steps:
     _is_new: bool = False
 
     def add(self, step: int, values: Mapping[str, float], *, t: int) -> None:
-        """Take in values of a step under the trainer's names; `t` is when they were written, in Unix ns."""
-        if values:
+        """Take in values of a step under the trainer's names; `t` is when they were written, in Unix ns.
+
+        What no event may carry as a step is none, and passed over.
+        """
+        if values and 0 <= step <= MAX_INT32:
             self._values.setdefault(step, {}).update(values)
             self._at[step] = t
             self._newest = max(self._newest, step)
@@ -45,7 +48,8 @@ class Steps:
 
     def join(self, step: int, values: Mapping[str, float]) -> None:
         """Take in further values of a step that is being gathered; it was written when its own were."""
-        self._values[step].update(values)
+        if step in self._values:
+            self._values[step].update(values)
 
     def events(self) -> Iterator[Event]:
         """Yield the steps that are over, in their order."""

@@ -18,7 +18,7 @@ from jobs.adapters.logs.samples import DumpedResponse, sample_events
 from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.log_line import uncolored
+from jobs.catalog.log_line import read_line
 from jobs.catalog.spec.placement import group_size
 from jobs.catalog.spec.runspec import RunSpec
 from profiling.events import Event
@@ -26,7 +26,7 @@ from profiling.events import Event
 TRAINER = "openrlhf"
 STDOUT = "log/driver-0.stdout"
 _SAMPLE = re.compile(r"\] Sample: (\[.*\])\s*$")
-_LINE = re.compile(r"Global step (\d{1,18}): (\{.*\})\s*$")
+_LINE = re.compile(r"Global step (\d{1,9}): (\{.*\})\s*$")
 _EPOCHS = re.compile("Train epoch" + BAR)
 _MICRO_BATCHES = re.compile(r"Train step of epoch (?P<epoch>\d{1,9})" + BAR)
 _NAMES = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
@@ -75,7 +75,7 @@ def printed_step(line: str) -> Step | None:
 
     (PPOTrainer pid=812) INFO 11-20 12:00:00 ppo_trainer.py:551] ✨ Global step 3: {'policy_loss': 0.1, 'kl': nan}
     """
-    match = _LINE.search(uncolored(line))
+    match = _LINE.search(read_line(line).text) if "Global step" in line else None
     if match is None:
         return None
     try:
@@ -98,7 +98,7 @@ def printed_sample(line: str) -> DumpedResponse | None:
 
     (PPOTrainer pid=812) INFO 11-20 12:00:00 ppo_trainer.py:224] Sample: ['user\\nWhat is 2 + 2?\\nassistant\\n4', 1.0]
     """
-    match = _SAMPLE.search(uncolored(line))
+    match = _SAMPLE.search(read_line(line).text) if "Sample: " in line else None
     if match is None:
         return None
     try:

@@ -10,6 +10,7 @@ from re import _constants as kinds  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
+from jobs.catalog.log_line import uncolored
 from jobs.catalog.sentence import Sentence
 
 MAX_PATTERNS = 20
@@ -26,13 +27,17 @@ def read_patterns(text: str) -> tuple[re.Pattern[str], ...]:
 
 
 def values_in(line: str, patterns: tuple[re.Pattern[str], ...]) -> tuple[int, dict[str, float]] | None:
-    """Return step and values that the first pattern finds in a line; None where none does, or what it finds is none."""
+    """Return step and values that the first pattern finds in a line; None where none does, or what it finds is none.
+
+    A terminal's colors are no part of the line.
+    """
+    text = uncolored(line)[:MAX_LINE]
     for pattern in patterns:
-        if (matched := pattern.search(line[:MAX_LINE])) is not None:
-            texts = {name: text for name, text in matched.groupdict().items() if text is not None}
+        if (matched := pattern.search(text)) is not None:
+            texts = {name: found for name, found in matched.groupdict().items() if found is not None}
             try:
                 step = int(float(texts.pop("step").replace(",", "")))
-                values = {name.replace("__", "/"): float(text.replace(",", "")) for name, text in texts.items()}
+                values = {name.replace("__", "/"): float(found.replace(",", "")) for name, found in texts.items()}
             except (KeyError, ValueError, OverflowError):
                 return None
             return (step, values) if 0 <= step < 1 << 31 and values else None

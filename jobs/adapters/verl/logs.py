@@ -19,7 +19,7 @@ from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.verl.dumps import VerlDumps
 from jobs.adapters.verl.settings import METRICS
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.log_line import uncolored
+from jobs.catalog.log_line import read_line, uncolored
 from jobs.catalog.spec.runspec import RunSpec
 from profiling.events import Event
 
@@ -27,7 +27,9 @@ TRAINER = "verl"
 STDOUT = "log/driver-0.stdout"
 WAIT_SECONDS = 5.0
 STATS = "logging.engine_stats"
-_LINE = re.compile(r"(?:^|\) )step:(\d{1,18}) - (\S+:.*)$")
+_LINE = re.compile(r"(?:^|\) |\](?:: ?| )?)step:(\d{1,9}) - (\S+:.*)$")
+"""A step, at the beginning of what was said or behind a bar that was being drawn."""
+
 _SERVERS = re.compile(r"(?:LLMServerManager|AgentLoopManager): (\[['\"\w.:, -]+\])")
 """What verl 0.9 and 0.7 print once their rollout servers listen."""
 
@@ -112,7 +114,7 @@ def printed_step(line: str) -> Step | None:
 
     (TaskRunner pid=812) step:3 - actor/pg_loss:0.1 - actor/entropy:nan
     """
-    match = _LINE.search(uncolored(line).rstrip())
+    match = _LINE.search(read_line(line).said) if "step:" in line else None
     if match is None:
         return None
     metrics = {}
@@ -143,7 +145,7 @@ def _of_first_releases(name: str) -> tuple[str, float]:
 
 
 def _text_number(text: str) -> float | None:
-    inner = re.fullmatch(r"[\w.]+\((.*)\)", text.strip())
+    inner = re.fullmatch(r"[\w.]+\(([^,]*)(?:,.*)?\)", text.strip())  # tensor(0.5, device='cuda:0')
     try:
         return float(inner[1] if inner else text)
     except ValueError:

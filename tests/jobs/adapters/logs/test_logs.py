@@ -1,5 +1,6 @@
 """Logs of other trainers as events. What is read was written by the frameworks' own loggers, in this test."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -227,6 +228,45 @@ def test_verls_printed_steps_stand_in_for_a_file_on_another_node(tmp_path: Path)
     assert found[1]["reward/mean"] == 0.5
     assert math.isnan(found[1]["kl/old_policy"])
     assert found[1]["val-core/math/reward/mean@4"] == 0.5
+
+
+BAR = "Training Progress:  50%|#####     | 1/2 [00:03<00:03,  3.36s/it]"
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["", BAR, f"{BAR}\r", "2026-11-20 12:00:00,123 ", "[2026-11-20 12:00:00] - ", "[rank0]: ", f"{BAR}[rank0]: "],
+)
+def test_verls_step_is_read_behind_what_others_print_on_its_line(tmp_path: Path, before: str) -> None:
+    logs = reader(tmp_path, "verl", "grpo")
+    score = "critic/score/mean:"
+    line = frameworks.verl_line(2, {**DATA, "critic/score/mean": 0.5})
+    line = line.replace(f"{score}0.5", f"{score}tensor(0.5, device='cuda:0')")
+    assert "tensor(" in line
+
+    printed(tmp_path, frameworks.through_ray(f"{before}{line}", actor="TaskRunner"))
+    read(logs)
+
+    assert read(logs, now=7 * SECOND)[2]["reward/mean"] == 0.5
+
+
+def test_a_line_that_ray_has_folded_is_read(tmp_path: Path) -> None:
+    logs = reader(tmp_path, "openrlhf", "ppo")
+    line = frameworks.through_ray(frameworks.openrlhf_line(1, STATUS), actor="PPOTrainer").rstrip("\n")
+
+    printed(tmp_path, f"{line}\x1b[32m [repeated 3x across cluster] (Ray deduplicates logs by default.)\x1b[0m\n")
+
+    assert read(logs)[1]["loss/policy"] == 0.125
+
+
+@pytest.mark.parametrize("step", [-1, 1 << 31, 10**17])
+def test_what_no_event_may_carry_as_a_step_is_none(tmp_path: Path, step: int) -> None:
+    verl, openrlhf = (reader(tmp_path / name, name, "ppo") for name in ("verl", "openrlhf"))
+    line = json.dumps({"step": step, "data": DATA | {"critic/score/mean": 0.5}})
+    (tmp_path / "verl" / "log" / "verl.jsonl").write_text(f"{line}\n{line.replace(str(step), '3', 1)}\n")
+    printed(tmp_path / "openrlhf", frameworks.openrlhf_line(step, STATUS) + frameworks.openrlhf_line(3, STATUS))
+
+    assert set(read(verl)) == set(read(openrlhf)) == {3}
 
 
 SFT = "openrlhf/trainer/sft_trainer.py"

@@ -121,6 +121,12 @@ def test_a_repository_is_cloned_at_its_commit_without_its_hooks_and_the_run_know
     assert "Git could not fetch the repository" in gone.stderr
 
 
+def test_colors_of_a_terminal_are_no_part_of_a_line() -> None:
+    line = "\x1b[32mstep\x1b[0m 3 loss \x1b[1;31m0.5\x1b[0m"
+
+    assert values_in(line, read_patterns(r"^step (?P<step>\d+) loss (?P<loss>\S+)$")) == (3, {"loss": 0.5})
+
+
 @pytest.mark.parametrize(
     ("knobs", "why"),
     [
