@@ -34,10 +34,10 @@ def values_in(line: str, patterns: tuple[re.Pattern[str], ...]) -> tuple[int, di
     text = uncolored(line)[:MAX_LINE]
     for pattern in patterns:
         if (matched := pattern.search(text)) is not None:
-            texts = {name: found for name, found in matched.groupdict().items() if found is not None}
+            texts = {name: part for name, part in matched.groupdict().items() if part is not None}
             try:
                 step = int(float(texts.pop("step").replace(",", "")))
-                values = {name.replace("__", "/"): float(found.replace(",", "")) for name, found in texts.items()}
+                values = {name.replace("__", "/"): float(part.replace(",", "")) for name, part in texts.items()}
             except (KeyError, ValueError, OverflowError):
                 return None
             return (step, values) if 0 <= step < 1 << 31 and values else None

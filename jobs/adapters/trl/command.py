@@ -157,6 +157,14 @@ def reward_name(spec: RunSpec) -> str:
     return f"inputs.reward_{spec.reward.kind}.{spec.reward.kind}_reward"
 
 
+def reward_functions(spec: RunSpec) -> tuple[str, ...]:
+    """Return what TRL calls the functions, or the model, that score: the last part of the path that names each."""
+    if spec.reward.kind == "model":
+        return (spec.reward.location.rstrip("/").rpartition("/")[2],)
+    path = spec.reward.location if spec.reward.kind == "file" else reward_name(spec)
+    return (path.rpartition(".")[2],)
+
+
 def builder_of(data: DataSource) -> str:
     """Return what loads a file of data, "" for a folder or a hub id."""
     if data.kind != "path":

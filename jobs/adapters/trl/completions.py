@@ -1,19 +1,20 @@
 """TRL's completions as sample events: `completions_<optimizer step>.parquet` with a response on each row.
 
-Columns: step, prompt and completion (texts, or messages), one for each reward function by its name, what a reward
-function logged besides (ours logs the expected answer), and advantage. TRL writes it over where it evaluates at that
-step, so that nobody can tell what such a file holds: those steps are left out.
+Columns: step, prompt and completion (texts, or messages), one for each reward function by its name, NaN where it
+returned None, what a reward function logged besides (ours logs the expected answer), and advantage. TRL writes it over
+where it evaluates at that step, so that nobody can tell what such a file holds: those steps are left out.
 
 Source: TRL 1.16.0 trainer/grpo_trainer.py, log. RLOO prints a few and writes none.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jobs.adapters.logs.gathering import NOBODY
 from jobs.adapters.logs.samples import MAX_SAMPLES, DumpedResponse, Dumps, number, sample_events, text_of
-from jobs.adapters.trl.command import OUTPUT, arguments_of
+from jobs.adapters.trl.command import OUTPUT, arguments_of, reward_functions
 from jobs.adapters.trl.units import optimizer_steps
 from jobs.catalog.spec.runspec import RunSpec
 from profiling.events import Event, note
@@ -31,6 +32,7 @@ class TrlCompletions:
         self._dumps = Dumps(folder=run_dir / OUTPUT / "completions", pattern="completions_*.parquet")
         self._steps_of_one = optimizer_steps(spec.values())
         self._eval_every = spec.int_knob("eval.every_steps") if "--eval_strategy" in arguments_of(spec) else 0
+        self._functions = reward_functions(spec)
         self._has_said = False
 
     def events(self, *, now_ns: int) -> Iterator[Event]:
@@ -52,7 +54,9 @@ class TrlCompletions:
                 continue
             except (OSError, ValueError):  # cut, or no Parquet file
                 continue
-            yield from sample_events(map(_completion, rows), step=step, is_eval=False, t=now_ns)
+            yield from sample_events(
+                (_completion(row, self._functions) for row in rows), step=step, is_eval=False, t=now_ns
+            )
 
 
 def read_rows(path: Path) -> Sequence[Mapping[str, Any]]:
@@ -67,17 +71,23 @@ def read_rows(path: Path) -> Sequence[Mapping[str, Any]]:
     return rows
 
 
-def _completion(row: Mapping[str, Any]) -> DumpedResponse:
-    rewards = {
+def _completion(row: Mapping[str, Any], functions: Sequence[str]) -> DumpedResponse:
+    """Return a row as a response. Its reward is the sum of what `functions` said, of all numbers where none is there.
+
+    TRL calls a function by its own name, which a file need not hold under the name that it is imported by.
+    """
+    numbers = {
         str(name): value
         for name, theirs in row.items()
         if name not in _NO_REWARDS and not isinstance(theirs, bool) and (value := number(theirs)) is not None
     }
+    rewards = {name: value for name, value in numbers.items() if name in functions} or numbers
+    scored = [value for value in rewards.values() if not math.isnan(value)]
     expected = row.get(EXPECTED)
     return DumpedResponse(
         prompt=text_of(row.get("prompt")),
         completion=text_of(row.get("completion")),
         expected="" if expected is None else str(expected),
-        reward=sum(rewards.values()) if rewards else None,
-        parts=rewards,
+        reward=sum(scored) if scored else None,
+        parts={name: value for name, value in numbers.items() if not math.isnan(value)},
     )

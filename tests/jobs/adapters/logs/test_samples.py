@@ -1,6 +1,8 @@
 """What trainers dump of their rollouts, as sample events; what verl wrote is as its own code writes it."""
 
 import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ from profiling.events import EVENTS, to_line
 SECOND = 10**9
 
 
-def reader(run_dir: Path, trainer: str, **knobs: Any) -> LogReader:
+def reader(run_dir: Path, trainer: str, *, reward: Mapping[str, str] | None = None, **knobs: Any) -> LogReader:
     (run_dir / "log").mkdir(exist_ok=True)
-    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": "grpo", "knobs": knobs})
+    about = {"reward": dict(reward)} if reward else {}
+    spec = parse_spec({"trainer": {"name": trainer}, "algorithm": "grpo", "knobs": knobs, **about})
     found = adapter(trainer).logs(spec=spec, run_dir=run_dir)
     assert found is not None
     return found
@@ -110,7 +113,8 @@ def test_trls_completions_are_read_except_where_it_evaluates(tmp_path: Path) -> 
     (folder / "completions_00006.parquet").write_bytes(b"PAR1 and no more")
     two_updates = {"train.updates_per_rollout": 2}
 
-    found = samples(reader(tmp_path, "trl", **two_updates, **{"eval.every_steps": 2}))
+    of_others = {"kind": "file", "location": "my.rewards"}
+    found = samples(reader(tmp_path, "trl", reward=of_others, **two_updates, **{"eval.every_steps": 2}))
 
     assert [(one["step"], one["group"], one["index"], one["reward"]) for one in found][:2] == [
         (1, 0, 0, 1.25),
@@ -120,6 +124,33 @@ def test_trls_completions_are_read_except_where_it_evaluates(tmp_path: Path) -> 
     assert found[0]["expected"] == "4"
     assert found[0]["prompt"].startswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n")
     assert found[0]["completion"] == "<|im_start|>assistant\n4<|im_end|>"
+
+
+def test_trls_reward_is_the_sum_of_what_its_functions_said(tmp_path: Path) -> None:
+    """A function that returns None stands there as NaN, which TRL leaves out; others log columns of their own."""
+    folder = tmp_path / "model" / "final" / "completions"
+    folder.mkdir(parents=True)
+    nan = float("nan")
+    table = {
+        "step": [1] * 3,
+        "prompt": ["a"] * 3,
+        "completion": ["b"] * 3,
+        "score": [1.0, nan, 0.5],
+        "num_words": [40, 50, 60],
+        "seconds": [nan, 0.25, 0.5],
+        "advantage": [0.7, 0.0, -0.7],
+    }
+    parquet.write_table(pa.table(table), folder / "completions_00001.parquet")
+    known, unknown = tmp_path / "known", tmp_path / "unknown"
+    for run_dir in (known, unknown):
+        shutil.copytree(tmp_path / "model", run_dir / "model")
+
+    of_known = samples(reader(known, "trl", reward={"kind": "file", "location": "my.rewards.score"}))
+    of_unknown = samples(reader(unknown, "trl", reward={"kind": "file", "location": "my.rewards.wrapped"}))
+
+    assert [one["reward"] for one in of_known] == [1.0, None, 0.5]
+    assert of_known[1]["rewards"] == {"num_words": 50.0, "seconds": 0.25}
+    assert [one["reward"] for one in of_unknown] == [41.0, 50.25, 61.0]
 
 
 def test_messages_become_turns_and_calls_of_tools_stay_visible() -> None:
