@@ -13,7 +13,7 @@ from jobs.catalog.trainer import trainers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDetail:
-    """A metric as the guide shows it; `names` are whose, and what it is called there."""
+    """A metric as the guide shows it; `names` are whose, and what it is called, or made of, there."""
 
     name: str
     label: str
@@ -36,7 +36,7 @@ def metrics_page(query: Asked) -> dict[str, object]:
         info
         for info in metrics().values()
         if kind.chosen in ("", info.name.partition("/")[0])
-        and (not trainer.chosen or any(key.partition("/")[0] == trainer.chosen for key in info.names))
+        and (not trainer.chosen or any(key.partition("/")[0] == trainer.chosen for key in info.sources))
         and has_words(_text(info), words_of(query))
     ]
     return {
@@ -48,7 +48,7 @@ def metrics_page(query: Asked) -> dict[str, object]:
 
 
 def _text(info: MetricInfo) -> str:
-    theirs = [name for names in info.names.values() for name in names]
+    theirs = [name for names in info.sources.values() for name in names]
     texts = (info.name, _(info.label), _(info.definition), *theirs)
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
@@ -63,7 +63,7 @@ def _shown(info: MetricInfo) -> MetricDetail:
         arrow={"higher": "arrow-up", "lower": "arrow-down"}.get(info.better, ""),
         healthy=" – ".join(f"{bound:,g}".replace("-", "−") for bound in info.healthy),
         healthy_source=shown_text(info.healthy_source),
-        names=[(_whose(key), names) for key, names in info.names.items()],
+        names=[(_whose(key), names) for key, names in info.sources.items()],
     )
 
 

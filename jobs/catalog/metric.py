@@ -41,7 +41,9 @@ _ON_THE_DRIVER = ("data_wait", "reward", "advantages")  # phases in which no rol
 class MetricInfo:
     """What a metric's number says.
 
-    `names` are what a trainer calls it, the best first, by `trainer/algorithm` or `trainer`. `healthy` is the least and
+    `names` are what a trainer calls it, the best first, by `trainer/algorithm` or `trainer`. `means` has, in the same
+    way, names with `{set}` for each held-out set, of which it is the mean; of several of a set that of the most
+    `{samples}` counts. `healthy` is the least and
     the most of its usual range, () where none is known, and `healthy_source` who says so and what to mind; `healthy_of`
     has the same for algorithms, by id or family, for which the range is another. `told_here` is False for what the
     built-in trainer does not tell. `former` are names that it had before: older runners, clients and saved addresses
@@ -54,11 +56,21 @@ class MetricInfo:
     better: Literal["higher", "lower", ""]
     definition: str
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     healthy: tuple[float, ...] = ()
     healthy_source: str = ""
     healthy_of: Mapping[str, tuple[tuple[float, ...], str]] = field(default_factory=dict)
     told_here: bool = True
     former: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> Mapping[str, tuple[str, ...]]:
+        """What trainers call it, or what it is the mean of: both `names` and `means`."""
+        return {key: (*self.names.get(key, ()), *self.means.get(key, ())) for key in {**self.names, **self.means}}
+
+    def is_reported(self, *, trainer: str, algorithm: str) -> bool:
+        """Return whether a trainer other than the built-in one tells it in runs of an algorithm."""
+        return bool(self.sources.get(f"{trainer}/{algorithm}") or self.sources.get(trainer))
 
     def healthy_for(self, algorithm: str) -> tuple[tuple[float, ...], str]:
         """Return the usual range and its source for runs of an algorithm; "" for those of any."""
@@ -116,7 +128,7 @@ def _of_an_evaluation(name: str) -> MetricInfo | None:
     if info is None:
         return None
     label = f"{info.label}: {middle[0]}" if middle else info.label
-    return replace(info, name=name, label=label, names={}, former=())
+    return replace(info, name=name, label=label, names={}, means={}, former=())
 
 
 def _of_samples(what: str) -> MetricInfo | None:
@@ -149,7 +161,9 @@ def _renamed() -> Mapping[str, str]:
 
 
 def _metric(name: str, table: Mapping[str, Any]) -> MetricInfo:
-    names = {trainer: tuple(theirs) for trainer, theirs in table.get("names", {}).items()}
+    names, means = (
+        {trainer: tuple(theirs) for trainer, theirs in table.get(key, {}).items()} for key in ("names", "means")
+    )
     of = {key: (tuple(one["range"]), one["source"]) for key, one in table.get("healthy_of", {}).items()}
     lists = {key: tuple(table.get(key, ())) for key in ("healthy", "former")}
-    return MetricInfo(name=name, **{**table, "names": names, "healthy_of": of, **lists})
+    return MetricInfo(name=name, **{**table, "names": names, "means": means, "healthy_of": of, **lists})

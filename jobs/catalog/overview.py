@@ -99,8 +99,7 @@ def _reports(spec: RunSpec, line: OverviewLine) -> bool:
     info = metric(line.metric)
     if spec.is_native:
         return info.told_here
-    trainer = spec.trainer.name
-    return line.always or bool(info.names.get(f"{trainer}/{spec.algorithm}") or info.names.get(trainer))
+    return line.always or info.is_reported(trainer=spec.trainer.name, algorithm=spec.algorithm)
 
 
 def _value(spec: RunSpec, knob_id: str) -> Any:

@@ -3,9 +3,11 @@ event where it arrives together.
 
 A trainer's names of metrics become the dictionary's: `names` of a metric in jobs/catalog/metrics.toml lists what a
 trainer calls it, the best first: of two that say the same only the first is taken, the other keeps its own name. What
-the dictionary does not know keeps its name, too.
+the dictionary does not know keeps its name, too. `means` there are what a trainer tells of each held-out set apart:
+their mean is told besides.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -92,7 +94,36 @@ def canonical(trainer: str, algorithm: str, values: Mapping[str, float]) -> dict
             place, name = names[theirs]
             best[name] = min(best.get(name, (place, theirs)), (place, theirs))
     chosen = {theirs: name for name, (_, theirs) in best.items()}
-    return {chosen.get(theirs, _own(theirs)): value for theirs, value in values.items()}
+    renamed = {chosen.get(theirs, _own(theirs)): value for theirs, value in values.items()}
+    return renamed | dict(_means(values, patterns_of_sets(trainer, algorithm)))
+
+
+@cache
+def patterns_of_sets(trainer: str, algorithm: str) -> Mapping[str, tuple[re.Pattern[str], ...]]:
+    """Return canonical name -> the patterns of the trainer's names for each held-out set, of which it is the mean."""
+    whose = (trainer, f"{trainer}/{algorithm}")
+    texts = {name: [text for key in whose for text in info.means.get(key, ())] for name, info in metrics().items()}
+    return {name: tuple(map(_pattern_of_sets, theirs)) for name, theirs in texts.items() if theirs}
+
+
+def _pattern_of_sets(text: str) -> re.Pattern[str]:
+    pattern = re.escape(text).replace(r"\{set\}", "(?P<set>.+)").replace(r"\{samples\}", r"(?P<samples>\d{1,9})")
+    return re.compile(pattern)
+
+
+def _means(
+    values: Mapping[str, float], patterns: Mapping[str, tuple[re.Pattern[str], ...]]
+) -> Iterator[tuple[str, float]]:
+    """Yield each mean over held-out sets that the values tell."""
+    for name, of_sets in patterns.items():
+        by_set: dict[str, tuple[int, float]] = {}
+        for theirs, value in values.items():
+            for match in filter(None, (pattern.fullmatch(theirs) for pattern in of_sets)):
+                num_samples = int(match.groupdict().get("samples", 0))
+                if num_samples >= by_set.get(match["set"], (0, value))[0]:
+                    by_set[match["set"]] = (num_samples, value)
+        if by_set:
+            yield name, sum(value for _, value in by_set.values()) / len(by_set)
 
 
 def _own(name: str) -> str:

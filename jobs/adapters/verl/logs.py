@@ -35,6 +35,9 @@ _SERVERS = re.compile(r"(?:LLMServerManager|AgentLoopManager): (\[['\"\w.:, -]+\
 
 _SERVER = re.compile(r"[\w.-]+:\d{1,5}")
 _UNIT = re.compile(r"(.+)\((1e-?\d{1,2})\)")
+_GIBIBYTES = re.compile(r"perf/max_memory_(?:allocated|reserved)_gb")
+"""What verl tells in units of 2^30 bytes, and the dictionary in bytes."""
+
 _EPOCHS = re.compile(r"Epoch \d+/(?P<epochs>\d+)" + BAR)
 _STEPS = re.compile("Training Progress" + BAR)
 
@@ -105,7 +108,7 @@ def json_step(line: str) -> Step | None:
             metrics[name] = math.nan
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
-                metrics[name] = float(value)
+                metrics[name] = float(value) * _factor(name)
     return (step, metrics) if metrics else None
 
 
@@ -123,7 +126,7 @@ def printed_step(line: str) -> Step | None:
         number = _text_number(text)
         if name and number is not None:
             name, factor = _of_first_releases(name)
-            metrics[name] = number * factor
+            metrics[name] = number * factor * _factor(name)
     return (int(match[1]), metrics) if metrics else None
 
 
@@ -142,6 +145,11 @@ def _of_first_releases(name: str) -> tuple[str, float]:
     if match := _UNIT.fullmatch(name):
         name, factor = match[1], float(match[2])
     return (f"timing_s/{name.removeprefix('timing/')}" if name.startswith("timing/") else name), factor
+
+
+def _factor(name: str) -> float:
+    """Return what to multiply a value by, so that it has the unit of the dictionary."""
+    return float(1 << 30) if _GIBIBYTES.fullmatch(name) else 1.0
 
 
 def _text_number(text: str) -> float | None:

@@ -45,7 +45,7 @@ def test_every_run_has_charts_in_the_order_of_topics(trainer: str, algorithm: st
 def test_other_trainers_have_the_lines_that_they_report_alone() -> None:
     charts = {chart.key: chart for chart in charts_of(parse_spec({"trainer": {"name": "verl"}, "algorithm": "grpo"}))}
 
-    assert [line.metric for line in charts["reward"].lines] == ["reward/mean"]
+    assert [line.metric for line in charts["reward"].lines] == ["reward/mean", "eval/reward"]
     assert [line.metric for line in charts["length"].lines] == ["response/length_mean"]
     assert "time/rollout_seconds" in [line.metric for line in charts["reported_phases"].lines]
     assert "time/export_seconds" not in [line.metric for line in charts["reported_phases"].lines]

@@ -114,10 +114,17 @@ def test_openrlhfs_evaluations_come_from_its_tensorboard_files(tmp_path: Path) -
     logs = reader(tmp_path, "openrlhf", "grpo")
     board = frameworks.openrlhf_board(tmp_path / "tb")
     board.log_train(3, {**STATUS, "generated_samples": ("2+2=4", 1.0)})
-    board.log_eval(3, {"eval_math_pass1": 0.5, "eval_math_truncated_rate": 0.25})
+    board.log_eval(3, {"eval_math_pass1": 0.5, "eval_math_truncated_rate": 0.25, "eval_code_pass1": 0.25})
     board.close()
 
-    assert read(logs) == {3: {"eval/eval_math_pass1": 0.5, "eval/eval_math_truncated_rate": 0.25}}
+    assert read(logs) == {
+        3: {
+            "eval/eval_math_pass1": 0.5,
+            "eval/eval_math_truncated_rate": 0.25,
+            "eval/eval_code_pass1": 0.25,
+            "eval/reward": 0.375,
+        }
+    }
 
 
 def test_supervised_training_is_read_from_tensorboard_while_it_is_written(tmp_path: Path) -> None:
@@ -192,7 +199,11 @@ DATA: Mapping[str, Any] = {
     "timing_s/gen": 12.5,
     "timing_s/step": 20.0,
     "training/global_step": 1,
+    "perf/max_memory_allocated_gb": 1.5,
     "val-core/math/reward/mean@4": 0.5,
+    "val-aux/math/reward/mean@2": 0.9,
+    "val-aux/openai/gsm8k/reward/mean@1": 0.25,
+    "val-core/openai/gsm8k/acc/mean@1": 1.0,
 }
 
 
@@ -214,6 +225,8 @@ def test_verls_file_is_read_while_it_is_written(tmp_path: Path, monkeypatch: pyt
     assert math.isnan(values["kl/old_policy"])
     assert (values["time/rollout_seconds"], values["time/step_seconds"]) == (12.5, 20.0)
     assert values["val-core/math/reward/mean@4"] == 0.5
+    assert values["eval/reward"] == 0.375, "the mean over data sets"
+    assert values["device_memory_peak_bytes"] == 1.5 * 2**30
 
 
 def test_verls_printed_steps_stand_in_for_a_file_on_another_node(tmp_path: Path) -> None:
@@ -228,6 +241,7 @@ def test_verls_printed_steps_stand_in_for_a_file_on_another_node(tmp_path: Path)
     assert found[1]["reward/mean"] == 0.5
     assert math.isnan(found[1]["kl/old_policy"])
     assert found[1]["val-core/math/reward/mean@4"] == 0.5
+    assert (found[1]["eval/reward"], found[1]["device_memory_peak_bytes"]) == (0.375, 1.5 * 2**30)
 
 
 BAR = "Training Progress:  50%|#####     | 1/2 [00:03<00:03,  3.36s/it]"
@@ -313,9 +327,11 @@ def source_of(trainer: str) -> str:
 def test_every_name_of_a_trainer_is_one_of_its_own() -> None:
     """The frameworks' sources say every name, or the parts that it is made of."""
     for name, info in metrics().items():
-        for whose, theirs in info.names.items():
+        for whose, theirs in info.sources.items():
             source = source_of(whose.partition("/")[0])
-            for each in theirs:
+            for each in (
+                part.strip("/_@") for one in theirs for part in re.split(r"\{\w+\}", one) if part.strip("/_@")
+            ):
                 own = re.sub("^(train|eval)/", "", each)
                 parts = [each] if each in source else [own] if own in source else each.split("/")
                 assert all(part in source for part in parts), (name, each)
