@@ -99,8 +99,18 @@ def adapter_merge(*, spec: RunSpec, python: str, folder: Path, target: Path) -> 
     """
     where = (str(folder), model_path(spec), str(target))
     scores = ("--scores",) if is_in(spec.algorithm, "scalar") else ()
-    trusts = ("--trust-remote-code",) if spec.values().get(_TRUST) else ()  # no more than the trainer itself did
-    return (python, str(MERGE), "adapter", *where, precision_option(spec), *trusts, *scores)
+    return (python, str(MERGE), "adapter", *where, precision_option(spec), *_trusts(spec), *scores)
+
+
+def fsdp_merge(*, spec: RunSpec, python: str, folder: Path, model: Path, target: Path) -> tuple[str, ...]:
+    """Return what makes the folder `target` of the ranks' shards in a folder; `model` has configuration and texts."""
+    where = (str(folder), str(model), str(target))
+    return (python, str(MERGE), "fsdp", *where, precision_option(spec), *_trusts(spec))
+
+
+def _trusts(spec: RunSpec) -> tuple[str, ...]:
+    """Return what lets a model's own code run: no more than the trainer itself did."""
+    return ("--trust-remote-code",) if spec.values().get(_TRUST) else ()
 
 
 def precision_option(spec: RunSpec) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.adapters.checkpoints import NoCheckpoints, adapter_merge
+from jobs.adapters.checkpoints import NoCheckpoints, adapter_merge, fsdp_merge
 from jobs.adapters.command_line.hydra import override
 from jobs.adapters.launching import Launch
 from jobs.adapters.verl.settings import ENGINE_KNOB, MEGATRON
@@ -56,17 +56,20 @@ class VerlCheckpoints(NoCheckpoints):
         return ""
 
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
-        """See TrainerCheckpoints. Of adapters the merger makes a folder of their own beside the untrained model."""
+        """See TrainerCheckpoints. verl's merger of FSDP's shards writes bfloat16 whatever the run computed in, so that
+        ours reads them; of adapters verl's makes a folder of their own beside the untrained model.
+        """
         values = spec.values()
         if values.get(_MEGATRON_ADAPTERS):
             return ()
         shards = folder / "actor" if is_in(spec.algorithm, "rl") else folder
-        backend = "megatron" if _is_megatron(spec) else "fsdp"
+        if _is_megatron(spec):
+            return _merger(python, "megatron", shards, target)
         if not values.get(_ADAPTERS):
-            return _merger(python, backend, shards, target)
+            return fsdp_merge(spec=spec, python=python, folder=shards, model=shards / "huggingface", target=target)
         made = target / "merger"
         program = adapter_merge(spec=spec, python=python, folder=made / "lora_adapter", target=target)
-        return (*program, f"--alpha={values[_ALPHA]}", "--made-by", *_merger(python, backend, shards, made))
+        return (*program, f"--alpha={values[_ALPHA]}", "--made-by", *_merger(python, "fsdp", shards, made))
 
 
 def _merger(python: str, backend: str, shards: Path, target: Path) -> tuple[str, ...]:

@@ -160,6 +160,16 @@ def test_adapters_are_merged_into_the_model_that_was_trained_in_the_strength_tha
     assert trl.merge_command(spec=spec_of("trl", "rm", **{"lora.rank": 8}), **about)[-1] == "--scores"
 
 
+def test_verls_shards_are_merged_in_the_precision_of_the_run() -> None:
+    spec = spec_of("verl", "grpo", **{"memory.precision": "float32"})
+    about = {"python": "py", "folder": Path("/r/a1/checkpoints/global_step_4"), "target": Path("/t")}
+
+    command = adapter("verl").checkpoints.merge_command(spec=spec, **about)
+
+    shards = "/r/a1/checkpoints/global_step_4/actor"
+    assert command[2:] == ("fsdp", shards, f"{shards}/huggingface", "/t", "--precision=float32")
+
+
 def test_what_deepspeeds_program_cannot_make_whole_is_not_merged() -> None:
     spec = spec_of("openrlhf", "sft", **{"parallel.tensor_parallel_size": 2})
     merge = adapter("openrlhf").checkpoints.merge_command

@@ -1,14 +1,19 @@
 """What trainers have saved of adapters becomes a whole model, which says what PEFT's own wrapped model said."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaConfig
 
 from jobs.runner import model_merge
@@ -126,6 +131,57 @@ def test_a_checkpoint_of_deepspeed_with_adapters_becomes_the_model_with_them(
     merge(monkeypatch, *words)
 
     check(tmp_path / "whole", trained, origin)
+
+
+@pytest.fixture
+def shards(tmp_path: Path, origin: Path) -> Path:
+    """The model after a training, as verl's FSDP saves it: the DTensors of two ranks, and texts without weights."""
+    model = AutoModelForCausalLM.from_pretrained(origin)
+    torch.manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    folder = tmp_path / "global_step_4"
+    shutil.copytree(origin, folder / "huggingface", ignore=shutil.ignore_patterns("*.safetensors"))
+    (folder / "huggingface" / "preprocessor_config.json").write_text("{}")
+    (folder / "huggingface" / "generation_config.json").write_text('{"eos_token_id": 7}')
+    for rank in (0, 1):
+        dist.init_process_group("fake", rank=rank, world_size=2, store=FakeStore())
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("fsdp",))
+        states = {
+            name: DTensor.from_local(tensor.chunk(2)[rank].clone(), mesh, [Shard(0)], run_check=False)
+            for name, tensor in model.state_dict().items()
+        }
+        torch.save(states, folder / f"model_world_size_2_rank_{rank}.pt")
+        dist.destroy_process_group()
+    torch.save(model.state_dict(), tmp_path / "whole.pt")
+    return folder
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_shards_of_fsdp_become_the_model_in_the_precision_of_the_run(
+    tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    target = tmp_path / "made"
+
+    merge(monkeypatch, "fsdp", shards, shards / "huggingface", target, f"--precision={precision}")
+
+    dtype = getattr(torch, precision)
+    states = AutoModelForCausalLM.from_pretrained(target).state_dict()
+    for name, tensor in torch.load(tmp_path / "whole.pt").items():
+        assert states[name].dtype == dtype
+        assert torch.equal(states[name], tensor.to(dtype)), name
+    assert {"tokenizer.json", "preprocessor_config.json"} <= {path.name for path in target.iterdir()}
+    assert json.loads((target / "generation_config.json").read_text())["eos_token_id"] == 7
+
+
+def test_shards_of_a_rank_that_are_not_there_are_named(
+    tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shards / "model_world_size_2_rank_1.pt").unlink()
+
+    with pytest.raises(SystemExit, match="lacks the shards of 1 of 2 ranks, the first is 1"):
+        merge(monkeypatch, "fsdp", shards, shards / "huggingface", tmp_path / "made", EXACT)
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_checkpoint_of_a_reward_model_becomes_one_of_sequence_classification(
