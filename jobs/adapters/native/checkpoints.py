@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 
 from jobs.adapters.checkpoints import NoCheckpoints
-from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
 _WEIGHT_BYTES = 4  # as they are saved, whatever they are loaded as
@@ -17,19 +16,12 @@ _WEIGHT_BYTES = 4  # as they are saved, whatever they are loaded as
 class NativeCheckpoints(NoCheckpoints):
     """It announces them, and goes on from one, by itself."""
 
-    def why_no_model(self, spec: RunSpec) -> str:
+    def why_no_model(self, spec: RunSpec) -> str:  # noqa: ARG002
         """See TrainerCheckpoints."""
-        if spec.values().get("quantization.load_in_4bit"):
-            return Sentence(
-                "The base of this run is in 4 bits on its devices, and no model is made of its checkpoints. The run "
-                "leaves one at its end."
-            )
         return ""
 
-    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:  # noqa: ARG002
         """See TrainerCheckpoints."""
-        if self.why_no_model(spec):
-            return ()
         return (python, "-m", "jobs.engine.checkpoints.merge", str(folder), str(target))
 
     def merge_bytes(self, *, spec: RunSpec, folder: Path) -> int:

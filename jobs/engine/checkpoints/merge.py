@@ -1,7 +1,8 @@
 """`python -m jobs.engine.checkpoints.merge CHECKPOINT TARGET`: the model of a checkpoint as a Hugging Face folder.
 
 Without Ray and without a device: the model that the run began with is loaded, what was trained of it, its weights or
-its adapters, is read from the checkpoint, and what is written is bit for bit what the run exports after that step. The
+its adapters, is read from the checkpoint, and what is written is bit for bit what the run exports after that step. A
+base in 4 bits is packed anew on the CPU: one that the run packed on another device may differ in its last bits. The
 last line printed says what is wrong where the exit code is not 0.
 """
 
@@ -21,7 +22,8 @@ from jobs.engine.checkpoints.checkpoint import CheckpointSource, open_checkpoint
 from jobs.engine.checkpoints.export import write_model
 from jobs.engine.data.model_files import model_folder, text_files
 from jobs.engine.problem import DiskTooSmall, RunProblem
-from jobs.engine.roles.adapters import AdapterConfig, add_adapters, whole_weights
+from jobs.engine.roles.adapters import AdapterConfig, add_adapters, linear_layers, whole_weights
+from jobs.engine.roles.four_bit import pack_base
 from jobs.engine.roles.language_model import EXPORT_BYTES, buckets, read_model
 from jobs.engine.roles.parts import WEIGHTS, FlatSlice, Parts
 from jobs.engine.roles.value_head import load_score_model, score_texts
@@ -36,8 +38,6 @@ def merge(checkpoint: Path, target: Path) -> None:
     """
     source = open_checkpoint(checkpoint, name=f"Checkpoint {checkpoint.name}")
     spec = parse_spec(source.index["spec"])
-    if spec.knob("quantization.load_in_4bit"):
-        raise RunProblem("knobs.quantization.load_in_4bit", f"The base of {source.called} is in 4 bits on its devices.")
     source.check()
     folder = model_folder(spec.model)
     precision = str(spec.knob("memory.precision"))
@@ -54,6 +54,7 @@ def _trained_model(spec: RunSpec, folder: Path, precision: str, source: Checkpoi
     else:
         model, _ = read_model(AutoModelForCausalLM, folder, precision=precision, sharding=None, field="model.id")
     if (adapters := AdapterConfig.of(spec)) is not None:
+        pack_base(model, linear_layers(model), spec, device="cpu")
         add_adapters(model, adapters, seed=spec.int_knob("train.seed"), base=spec.model.id)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     source.check_model({"names": list(trained), "shapes": [list(p.shape) for p in trained.values()]}, ROLE)

@@ -198,7 +198,7 @@ def test_a_merge_takes_the_weights_alone_where_the_checkpoint_says_how_many(tmp_
     ("trainer", "algorithm", "knobs", "words"),
     [
         ("native", "rm", {}, ""),
-        ("native", "sft", {"lora.rank": 4, "quantization.load_in_4bit": True}, "in 4 bits"),
+        ("native", "sft", {"lora.rank": 4, "quantization.load_in_4bit": True}, ""),
         ("openrlhf", "rm", {}, ""),
         ("openrlhf", "sft", {"lora.rank": 8}, ""),
         ("trl", "sft", {"lora.rank": 8}, ""),

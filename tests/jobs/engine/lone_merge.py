@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,10 +21,16 @@ from tests.jobs.engine.lone_run import LoneGroup
 
 FILE_BYTES = 1 << 20
 """Of weights in one file here, so that there are several."""
+_OF_FOUR: dict[str, Any] = {"memory.zero_stage": "2", "lora.rank": 4, "quantization.load_in_4bit": True}
+FOUR_BITS: dict[str, dict[str, Any]] = {
+    "4 bits": {"memory.precision": "bfloat16"} | _OF_FOUR,
+    "4 bits, scales in 8": {"memory.precision": "float32", "quantization.double_quantization": True} | _OF_FOUR,
+}
 CASES: dict[str, dict[str, Any]] = {
     "float32": {"memory.precision": "float32", "memory.zero_stage": "0"},
     "bfloat16": {"memory.precision": "bfloat16", "memory.zero_stage": "2"},
     "adapters": {"memory.precision": "float32", "memory.zero_stage": "3", "lora.rank": 4},
+    **(FOUR_BITS if find_spec("bitsandbytes") else {}),
     "dora": {"memory.precision": "bfloat16", "lora.rank": 4, "lora.dora": True, "lora.rslora": True},
 }
 

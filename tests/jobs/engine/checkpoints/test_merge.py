@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.spec.parse import parse_spec
-from jobs.catalog.spec.runspec import to_json
 from jobs.engine.checkpoints import merge as merge_module
 from jobs.engine.checkpoints.merge import main, merge
-from jobs.engine.problem import RunProblem
 from tests.jobs.engine.lone_merge import CASES, FILE_BYTES
 
 
@@ -58,14 +55,3 @@ def test_a_damaged_checkpoint_makes_no_model(trained: Path, tmp_path: Path, monk
     finally:
         part.write_bytes(whole)
     assert not (tmp_path / "made").exists()
-
-
-def test_a_base_in_4_bits_is_refused(tmp_path: Path) -> None:
-    spec = parse_spec({"algorithm": "sft", "knobs": {"lora.rank": 4, "quantization.load_in_4bit": True}})
-    index = {"version": 2, "step": 3, "num_consumed": 0, "best_score": None, "best_step": -1, "evaluated_step": -1}
-    index |= {"files": [], "roles": {}, "ranks": 1, "spec": to_json(spec)}
-    (tmp_path / "checkpoint.json").write_text(json.dumps(index))
-    (tmp_path / "token").touch()
-
-    with pytest.raises(RunProblem, match="in 4 bits"):
-        merge(tmp_path, tmp_path / "made")
