@@ -86,9 +86,19 @@ ADAPTERS = {"lora.rank": 8, "lora.alpha": 48, "lora.target_modules": "all-linear
 TRL = KilledRun(
     name="trl grpo", steps=8, every=4, judged_by="reward/mean", knobs={"train.num_steps": 8}, makes_models=True
 )
+TRL_OTHERS = tuple(
+    KilledRun(name=f"trl {kind}", steps=6, every=3, judged_by=judged_by, knobs=knobs, makes_models=True)
+    for kind, judged_by, knobs in (
+        ("sft", "loss/sft", {"train.batch_size": 32, "train.num_steps": 6}),
+        ("dpo", "loss/pairs", {"train.num_steps": 6}),
+        ("kto", "loss/labels", {"train.batch_size": 32, "train.num_steps": 6}),
+        ("rm", "loss/pairs", {"train.num_steps": 6}),
+        ("rloo", "reward/mean", {"train.num_steps": 6}),
+    )
+)
 KILLED = (OPENRLHF, VERL)
 SFT = ("openrlhf sft", "trl sft", "verl sft")
-WITH_MODELS = (replace(OPENRLHF, makes_models=True), replace(VERL, makes_models=True))
+WITH_MODELS = (replace(OPENRLHF, makes_models=True), replace(VERL, makes_models=True), *TRL_OTHERS)
 
 
 def cases() -> Iterator[Any]:
