@@ -125,6 +125,17 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
     return replace(comparison, measures=with_efficiency(said, efficiency, base=base))
 
 
+def incomparable_runs(*, runs: Sequence[Run], base_id: str) -> frozenset[str]:
+    """Return the ids of the runs whose times say nothing against the base's; what `Comparison.incomparable` says."""
+    conditions, window = conditions_of(runs), window_of(runs)
+    span = (window.low, window.high) if window else None
+    return frozenset(
+        run.pk
+        for run in runs
+        if any(one.is_decisive for one in differing(conditions[run.pk], conditions[base_id], window=span))
+    )
+
+
 def _after_first(columns: Columns) -> dict[str, Floats]:
     """Return the values of each phase without the run's first steps, which pay for warming up.
 

@@ -16,12 +16,16 @@ TABLE_FIELDS = ("metric", "label", "unit", "better", "run", "name", "is_base")
 
 def table_csv(*, runs: Sequence[Run], base_id: str, at: int | None) -> Iterator[str]:
     """Yield a head and one line a metric and run: value and step of each statistic, and the difference to the base."""
-    words = [_NAMES.get(name, name) for name in STATISTICS]
-    yield csv_line([*TABLE_FIELDS, *(f"{word}{part}" for word in words for part in ("", "_step", "_minus_base"))])
+    parts = [f"{_NAMES.get(name, name)}{part}" for name in STATISTICS for part in _parts(name)]
+    yield csv_line([*TABLE_FIELDS, *parts])
     base = [run.pk for run in runs].index(base_id)
     for row in metric_table(runs=runs, at=at):
         for i, run in enumerate(runs):
             yield csv_line([*_head(row, run, base_id), *_cells(row, i, base)])
+
+
+def _parts(statistic: str) -> tuple[str, ...]:
+    return ("", "_minus_base") if statistic == "mean" else ("", "_step", "_minus_base")
 
 
 def _head(row: MetricRow, run: Run, base_id: str) -> list[str | float]:
@@ -35,10 +39,10 @@ def _cells(row: MetricRow, place: int, base: int) -> list[str | float]:
     for statistic in STATISTICS:
         spot, theirs = row.summaries[place].spot(statistic), row.summaries[base].spot(statistic)
         if spot is None:
-            cells += ["", "", ""]
+            cells += [""] * len(_parts(statistic))
             continue
         change = delta(spot.value, theirs.value, better="") if theirs else None
-        cells += [spot.value, spot.step, change.difference if change else ""]
+        cells += [spot.value, *([] if spot.step is None else [spot.step]), change.difference if change else ""]
     return cells
 
 

@@ -58,7 +58,7 @@ class MeasureCell:
 
     Against the base: `change` with its sign, `contrast` the interval of the ratio (median) or of the difference (mean),
     `word` better, worse, higher, lower, same, not_shown where the interval reaches no difference, or not_comparable
-    where conditions differ that it hangs on; "" without any.
+    where conditions differ that it hangs on; "" where no interval tells a difference from noise (newest, peak).
     """
 
     value: float | None
@@ -112,7 +112,7 @@ def _peak(name: str, own: Mapping[str, float], base: Mapping[str, float]) -> Mea
     if name not in own:
         return MeasureCell(value=None)
     change = delta(own[name], base[name], better=metric(name).better) if name in base and own is not base else None
-    return MeasureCell(value=own[name], change=change, word=change.word if change else "")
+    return MeasureCell(value=own[name], change=change)
 
 
 def _cell(measure: Measure, own: Columns, base: Columns, *, is_base: bool) -> MeasureCell:
@@ -151,7 +151,7 @@ def _newest(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> Mea
     change = None
     if base is not None and step in base.x:
         change = delta(value, float(base.y[base.x == step][-1]), better=better)
-    return MeasureCell(value=value, step=step, change=change, word=change.word if change else "")
+    return MeasureCell(value=value, step=step, change=change)
 
 
 def _word(change: Delta | None, contrast: ConfidenceInterval | None, *, neutral: float) -> Words:

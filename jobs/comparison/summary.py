@@ -1,4 +1,4 @@
-"""Five numbers of a series: last, best, smallest, largest, and at a chosen step. Pure arithmetic."""
+"""Six numbers of a series: last, best, mean, smallest, largest, and at a chosen step. Pure arithmetic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from jobs.telemetry.clean_statistics import SeriesFacts
 from jobs.telemetry.statistics import PlacedValue
 
 Better = Literal["higher", "lower", ""]
-STATISTICS = ("last", "best", "low", "high", "at")
+STATISTICS = ("last", "best", "mean", "low", "high", "at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A value and the step that it was measured at."""
+    """A value and the step that it was measured at; a mean has none."""
 
-    step: int
+    step: int | None
     value: float
 
 
@@ -31,6 +31,7 @@ class SeriesSummary:
 
     last: Spot | None
     best: Spot | None
+    mean: Spot | None
     low: Spot | None
     high: Spot | None
     at: Spot | None
@@ -42,7 +43,7 @@ class SeriesSummary:
         return at
 
 
-NOTHING = SeriesSummary(last=None, best=None, low=None, high=None, at=None, has_odd=False)
+NOTHING = SeriesSummary(last=None, best=None, mean=None, low=None, high=None, at=None, has_odd=False)
 
 
 def summary_of(facts: SeriesFacts, *, better: Better) -> SeriesSummary:
@@ -55,6 +56,7 @@ def summary_of(facts: SeriesFacts, *, better: Better) -> SeriesSummary:
     return SeriesSummary(
         last=_spot(own.last),
         best={"higher": high, "lower": low}.get(better),
+        mean=Spot(step=None, value=own.mean) if own.mean is not None else None,
         low=low,
         high=high,
         at=_spot(facts.at),

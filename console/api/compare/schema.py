@@ -96,11 +96,15 @@ class SpotOut(Schema):
 
 
 class SummaryOut(Schema):
-    """One metric of one run; None where there is no such value. `at` is the newest at or before the chosen step."""
+    """One metric of one run; None where there is no such value. `at` is the newest at or before the chosen step.
+
+    `mean` is over all finite values.
+    """
 
     run: str
     last: SpotOut | None
     best: SpotOut | None
+    mean: Number | None
     min: SpotOut | None
     max: SpotOut | None
     at: SpotOut | None
@@ -341,10 +345,11 @@ def _metric(row: MetricRow, ids: Sequence[str]) -> MetricRowOut:
     names = {"low": "min", "high": "max"}
     summaries = []
     for run_id, summary in zip(ids, row.summaries, strict=True):
-        spots = {names.get(name, name): _spot(summary.spot(name)) for name in STATISTICS}
-        summaries.append(SummaryOut(run=run_id, **spots))
+        spots = {names.get(name, name): _spot(summary.spot(name)) for name in STATISTICS if name != "mean"}
+        mean = encode_number(summary.mean.value) if summary.mean else None
+        summaries.append(SummaryOut(run=run_id, mean=mean, **spots))
     return MetricRowOut(name=row.name, label=about.label, unit=about.unit, better=about.better, runs=summaries)
 
 
 def _spot(spot: Spot | None) -> SpotOut | None:
-    return SpotOut(step=spot.step, value=encode_number(spot.value)) if spot else None
+    return SpotOut(step=spot.step, value=encode_number(spot.value)) if spot and spot.step is not None else None

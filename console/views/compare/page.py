@@ -16,6 +16,7 @@ from console.labels.catalog import metric_label, metric_words
 from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
 from console.views.compare.labels import order, say
+from console.views.compare.levels import add_level, level_heads, target_line
 from console.views.compare.rows import (
     SettingLine,
     measure_lines,
@@ -23,7 +24,6 @@ from console.views.compare.rows import (
     setting_lines,
     statistic_heads,
     step_bars,
-    target_line,
 )
 from console.views.compare.sides import ComparedRun, Sides, find_sides
 from console.views.compare.traces import trace_rows
@@ -31,7 +31,7 @@ from console.views.frame import current_project
 from jobs.accounts.access import allows, role
 from jobs.alerts.words import title
 from jobs.catalog.algorithm import is_in
-from jobs.comparison.compare import Comparison, compare, current_specs, metric_table, window_of
+from jobs.comparison.compare import Comparison, compare, current_specs, incomparable_runs, metric_table, window_of
 from jobs.comparison.condition_rows import condition_rows
 from jobs.comparison.conditions import RunConditions
 from jobs.comparison.config import setting_rows
@@ -40,7 +40,7 @@ from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.marks import marks_of
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
-from jobs.comparison.targets import find_target
+from jobs.comparison.targets import Target, find_target
 from jobs.comparison.traces import count_traces
 from jobs.models import Run
 from jobs.runs.header import run_headers
@@ -184,12 +184,15 @@ def verdict_context(request: HttpRequest, query: ComparisonQuery, sides: Sides) 
     assert sides.base is not None
     comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
-    target = None if sides.groups else find_target(runs=sides.runs, value=query.target)
+    target = _target(query, sides)
     sentences = panel.verdicts
     better = sentences[0].side if sentences and sentences[0].badge == "better" else sides.base
     return {
         "columns": panel.columns,
-        "measures": [*panel.measures, *([target_line(target, sides)] if target else [])],
+        "measures": [
+            *panel.measures,
+            *([target_line(target, sides, incomparable=comparison.incomparable)] if target else []),
+        ],
         "target": target,
         "kept": parse_qsl(query.address(target="")),
         "verdicts": sentences[:SHOWN_VERDICTS],
@@ -198,6 +201,10 @@ def verdict_context(request: HttpRequest, query: ComparisonQuery, sides: Sides) 
         "bars": step_bars(comparison, sides),
         "environment": _environment(comparison.conditions, sides),
     }
+
+
+def _target(query: ComparisonQuery, sides: Sides) -> Target | None:
+    return None if sides.groups else find_target(runs=sides.runs, value=query.target)
 
 
 def _environment(conditions: Mapping[str, RunConditions], sides: Sides) -> list[SettingLine]:
@@ -251,8 +258,14 @@ def _table_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) ->
     needle = query.query.lower()
     matches = [row for row in rows if needle in f"{row.name} {metric_label(row.name)}".lower()]
     ordered = sorted(matches, key=lambda row: _place(row.name))
-    parameters = parse_qsl(query.address(q="", step=""))
-    return {"blocks": metric_lines(ordered, sides), "heads": statistic_heads(at), "at": at, "kept": parameters}
+    blocks, heads = metric_lines(ordered, sides), statistic_heads(at)
+    target = _target(query, sides)
+    if target is not None and sides.base is not None:
+        far = incomparable_runs(runs=sides.runs, base_id=sides.base.run.pk)
+        add_level(blocks, target, sides, incomparable=far)
+        heads += level_heads(target)
+    parameters = parse_qsl(query.address(q="", step="", target=""))
+    return {"blocks": blocks, "heads": heads, "at": at, "kept": parameters, "can_have_level": not sides.groups}
 
 
 def _at_step(query: ComparisonQuery, sides: Sides) -> int | None:

@@ -20,7 +20,6 @@ from jobs.comparison.measures import Measure, MeasureCell, MeasureRow, Words
 from jobs.comparison.phases import PhaseTimes, phase_deltas
 from jobs.comparison.stats import MEAN_STEPS, ratio_interval
 from jobs.comparison.summary import STATISTICS, Delta, Spot, delta
-from jobs.comparison.targets import MEAN_OF, Reached, Target
 from profiling.phases import STEP_PHASES
 
 LABEL_SHARE = 0.055  # a bar's number is written in it if the bar is this share of the longest row
@@ -192,30 +191,6 @@ def measure_line(measure: Measure, cells: list[ComparisonCell]) -> MeasureLine:
     return MeasureLine(label=_measure_label(measure), name=measure.metric, note=note, cells=cells)
 
 
-def target_line(target: Target, sides: Sides) -> MeasureLine:
-    """Return the row of the card Measures that says when each run reached a level of the outcome."""
-    unit = metric(target.metric).unit
-    words = {"label": metric_label(target.metric), "value": value_text(target.value, unit)}
-    base = target.reached.get(sides.base.run.pk) if sides.base else None
-    return MeasureLine(
-        label=_("%(label)s %(value)s first reached") % words,
-        name=target.metric,
-        note=_("training time; mean of %(n)s steps") % {"n": MEAN_OF},
-        cells=[_target_cell(target.reached[side.run.pk], None if side.is_base else base) for side in sides.shown],
-    )
-
-
-def _target_cell(own: Reached | None, base: Reached | None) -> ComparisonCell:
-    if own is None:
-        return ComparisonCell(text=_("not reached"))
-    parts = [_("step %(n)s") % {"n": f"{own.step:,}"}]
-    if own.gpu_hours is not None:
-        parts.append(_("%(n)s GPU h") % {"n": f"{own.gpu_hours:.3g}"})
-    if own.seconds and base is not None and base.seconds:
-        parts.append(share_text(own.seconds / base.seconds - 1))
-    return ComparisonCell(text=value_text(own.seconds, "s"), note=", ".join(parts))
-
-
 def _unit_word(name: str) -> str:
     """Return the unit where values do not carry it themselves."""
     unit = metric(name).unit
@@ -262,7 +237,7 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Compa
 def statistic_heads(at: int | None) -> list[str]:
     """Return the heads of the statistics, in the order of `STATISTICS`."""
     step = _("At step %(n)s") % {"n": f"{at:,}"} if at is not None else _("At step")
-    return [_("Last"), _("Best"), _("Min"), _("Max"), step]
+    return [_("Last"), _("Best"), _("Mean"), _("Min"), _("Max"), step]
 
 
 def metric_lines(rows: Iterable[MetricRow], sides: Sides) -> list[MetricBlock]:
@@ -290,7 +265,7 @@ def _spot_cell(row: MetricRow, place: int, base: int, statistic: str) -> Compari
     spot, theirs = row.summaries[place].spot(statistic), row.summaries[base].spot(statistic)
     if spot is None:
         return ComparisonCell(text="—")
-    title = _("step %(n)s") % {"n": f"{spot.step:,}"}
+    title = _("step %(n)s") % {"n": f"{spot.step:,}"} if spot.step is not None else ""
     if place == base or theirs is None:
         return ComparisonCell(text=value_text(spot.value, about.unit), title=title)
     change = delta(spot.value, theirs.value, better=about.better if _is_fair(row, place, base, statistic) else "")

@@ -137,6 +137,7 @@ def test_a_run_on_a_busy_node_is_not_comparable_and_says_why(member: Client, pro
     ) in said
     assert "driver Driver of the devices 550 ≠ 560" in said
     assert re.search(r"Step time, median .{1,99}not comparable", said)
+    assert re.search(r"first reached .{1,99} %, not comparable", said)  # its time is of the same steps
     verdict = answer["runs"][1]["verdict"]
     assert (verdict["badge"], verdict["is_speed_comparable"]) == ("not_comparable", False)
     assert [one["kind"] for one in verdict["conditions"]] == ["load", "driver"]
@@ -172,17 +173,42 @@ def test_only_differences_are_in_the_config_diff(member: Client, project: Projec
     assert everything.count('<th scope="row">') > 40
 
 
-def test_the_table_has_last_best_min_max_and_the_value_at_a_step(member: Client, project: Project) -> None:
+def test_the_table_has_last_best_mean_min_max_and_the_value_at_a_step(member: Client, project: Project) -> None:
     base, run = measured(project, "a"), measured(project, "b", reward=0.7)
 
     shown = page(member, f"runs={base.pk},{run.pk}&tab=table&step=30&q=reward")
 
     assert [text(head) for head in re.findall(r"<th scope=\"col\" class=\"num\">(.*?)</th>", shown)] == [
-        "Last", "Best", "Min", "Max", "At step 30",
+        "Last", "Best", "Mean", "Min", "Max", "At step 30", f"Time to {own_best(member, base, run)}",
     ]  # fmt: skip
     assert len(re.findall(r'<th scope="rowgroup"', shown)) == 1  # only what the filter leaves
     assert len(re.findall(r"\+0\.[12]\d+ better", text(shown))) == 3  # last, best, at step: both got equally far
-    assert len(re.findall(r"\+0\.[12]\d+ higher", text(shown))) == 2  # of extremes neither is said
+    assert len(re.findall(r"\+0\.[12]\d+ higher", text(shown))) == 3  # of extremes and means neither is said
+
+
+def own_best(client: Client, *runs: Run) -> str:
+    """Return the best level that all of these runs reached, as pages write it."""
+    answer = client.get(f"/api/compare?runs={','.join(run.pk for run in runs)}").json()
+    return value_text(answer["target"]["value"], "")
+
+
+def test_the_table_says_what_a_level_took(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=1.0), measured(project, "b", pace=2.0)
+    Attempt.objects.filter(run__in=[base, run]).update(num_gpus=8)
+    query = f"runs={base.pk},{run.pk}&tab=table&step=30&q=reward&target=0.48"
+
+    shown = page(member, query)
+    for one, driver in ((base, "550"), (run, "560")):
+        told = {"environment": {"driver": driver}}
+        RunEvent.objects.create(run=one, at=one.created_at, verb="note", text="", data=told)
+    apart = page(member, query)
+
+    assert "Time to 0.480 GPU hours to 0.480" in text(shown)
+    cells = [text(cell) for cell in re.findall(r"<td class=\"num\">(.*?)</td>", shown, re.DOTALL)]
+    assert re.fullmatch(r"[\d.]+ s step 5", cells[6])
+    assert re.fullmatch(r"[\d.]+ s step 5, \+100 %", cells[14])
+    assert re.fullmatch(r"0\.0\d+ \+100 %", cells[15])
+    assert text(apart).count("+100 %, not comparable") == 2  # time, and GPU hours
 
 
 def test_runs_of_unequal_length_are_not_called_better_by_their_last_value(member: Client, project: Project) -> None:
@@ -193,7 +219,7 @@ def test_runs_of_unequal_length_are_not_called_better_by_their_last_value(member
     shown = page(member, f"runs={base.pk},{run.pk}&tab=table&q=reward")
     cells = re.findall(r"<td class=\"num\">(.*?)</td>", shown, re.DOTALL)
 
-    last, at_step = text(cells[5]), text(cells[9])
+    last, at_step = text(cells[7]), text(cells[12])
     assert last.endswith("higher")
     assert at_step.endswith("better")  # both at step 10
 

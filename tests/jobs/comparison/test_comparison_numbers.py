@@ -28,12 +28,13 @@ def summarize(y: list[float], *, better: Any, at: int | None = None) -> SeriesSu
     return summary_of(SeriesFacts(statistics=whole, at=None if at is None else newest_at(data, at)), better=better)
 
 
-def test_a_summary_holds_the_five_numbers_and_their_steps() -> None:
+def test_a_summary_holds_the_six_numbers_and_their_steps() -> None:
     found = summarize([0.5, 0.9, 0.2, 0.7], better="higher", at=5)
 
     assert found.last == Spot(step=8, value=0.7)
     assert found.best == found.high == Spot(step=2, value=0.9)
     assert found.low == Spot(step=4, value=0.2)
+    assert found.mean == Spot(step=None, value=pytest.approx(0.575))
     assert found.at == Spot(step=4, value=0.2)  # the newest at or before step 5
     assert not found.has_odd
 

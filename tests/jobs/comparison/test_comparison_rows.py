@@ -214,6 +214,7 @@ def test_the_table_as_csv_gives_every_number_with_its_step() -> None:
     assert [(line["run"], line["is_base"]) for line in lines] == [(base.pk, "1"), (other.pk, "0")]
     assert lines[0]["name"] == "'=cmd()"  # no spreadsheet takes it for a formula
     first = {key: lines[0][key] for key in ("last", "best", "best_step", "min", "max", "at", "at_step")}
+    assert (float(lines[1]["mean"]), "mean_step" in lines[1]) == (pytest.approx(0.5), False)
     assert first == {
         "last": "0.7",
         "best": "0.9",
