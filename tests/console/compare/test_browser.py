@@ -19,6 +19,12 @@ pytestmark = pytest.mark.browser
 
 
 READY = "Boolean(window.pitwallCompare)"
+AXE = Path(__file__).parents[3] / "node_modules" / "axe-core" / "axe.min.js"
+FINDINGS = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"], preload: false });
+  const heavy = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+  return heavy.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
+}"""
 
 
 def start(console: LiveConsole, name: str, *, steps: int, color: int, state: str = "running", **knobs: Any) -> Reporter:
@@ -224,3 +230,22 @@ def test_the_report_opens_without_network(page: Page, live_console: LiveConsole,
     assert box is not None
     assert box["width"] > 100
     assert asked == [file.as_uri()]
+    if AXE.is_file():
+        page.evaluate(AXE.read_text())
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            assert page.evaluate(FINDINGS) == [], theme
+
+
+def test_the_table_is_scrolled_with_keys(page: Page, live_console: LiveConsole) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is missing: make install-dev, with npm")
+    runs = [start(live_console, name, steps=8, color=2).run for name in ("grpo-a", "grpo-b")]
+    page.set_viewport_size({"width": 1000, "height": 500})
+    page.goto(f"{live_console.url}/compare?runs={runs[0].pk},{runs[1].pk}&tab=table")
+    until(page, READY)
+
+    page.evaluate(AXE.read_text())
+
+    assert page.evaluate("document.querySelector('.cmp-table-wrap').scrollHeight > 260")
+    assert page.evaluate(FINDINGS) == []
