@@ -41,6 +41,15 @@ class StepAxis:
             return np.full(len(steps), np.nan)
         return np.interp(steps, self.steps, self.places, left=0.0)
 
+    def step_at(self, place: float) -> int | None:
+        """Return the step that ended nearest to a place; None before anything is known, and beyond the last step."""
+        if not self.is_known:
+            return None
+        last_length = self.places[-1] - (self.places[-2] if len(self.places) > 1 else 0.0)
+        if place > self.places[-1] + last_length / 2:
+            return None
+        return int(self.steps[np.argmin(np.abs(self.places - place))])
+
     def thinned(self, num_points: int) -> "StepAxis":
         """Return at most so many of its steps, evenly chosen, the first and the last among them."""
         if len(self.steps) <= num_points:

@@ -67,11 +67,12 @@ def read_columns_of(*, run_ids: Collection[str], names: Collection[str], window:
 
 
 def read_summaries_of(
-    *, run_ids: Collection[str], names: Collection[str], at: int | None
+    *, run_ids: Collection[str], names: Collection[str], at: int | Mapping[str, int] | None
 ) -> dict[str, dict[str, SeriesSummary]]:
-    """Return run id -> metric name -> last, best, smallest, largest and at-step value of the run's clean history.
+    """Return run id -> metric name -> last, best, mean, smallest, largest and at-step value of its clean history.
 
-    They are kept when points are written: no series is read, and no statement is of one run or metric alone.
+    `at` is a step, or run id -> its own. All are kept when points are written: no series is read, and no statement is
+    of one run or metric alone.
     """
     metrics = {pk: m for pk, m in series_rows(run_ids=run_ids, names=names).items() if m.kind == "metric"}
     facts = read_facts(run_ids=run_ids, metrics=metrics, at=at)

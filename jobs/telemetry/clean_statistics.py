@@ -38,19 +38,20 @@ class _AttemptFacts:
 
 
 def read_facts(
-    *, run_ids: Collection[str], metrics: Mapping[int, Metric], at: int | None = None
+    *, run_ids: Collection[str], metrics: Mapping[int, Metric], at: int | Mapping[str, int] | None = None
 ) -> dict[int, SeriesFacts]:
     """Return metric id -> the facts of its clean history (jobs.telemetry.clean_series); those without a point left out.
 
-    A handful of statements, however many series. `at` is an x; the newest point before it is found exactly unless
-    points came late by more than a chunk of a thousand.
+    A handful of statements, however many series. `at` is an x, or run id -> its own; the newest point before it is
+    found exactly unless points came late by more than a chunk of a thousand.
     """
+    ends = at if isinstance(at, Mapping) else {} if at is None else dict.fromkeys(run_ids, at)
     limits = history.limits_of(run_ids)
-    return read_until_whole(lambda: _read(run_ids, metrics, limits, at))
+    return read_until_whole(lambda: _read(run_ids, metrics, limits, ends))
 
 
 def _read(
-    run_ids: Collection[str], metrics: Mapping[int, Metric], limits: Limits, at: int | None
+    run_ids: Collection[str], metrics: Mapping[int, Metric], limits: Limits, ends: Mapping[str, int]
 ) -> dict[int, SeriesFacts]:
     cuts = cuts_of(metrics, limits)
     parts = _parts(run_ids, metrics)
@@ -68,11 +69,12 @@ def _read(
         if whole is None:
             continue
         facts[pk] = SeriesFacts(statistics=whole, at=None)
+        at = ends.get(metrics[pk].run_id)
         if at is not None:
             sought[pk] = {attempt: min(at, cuts.get((pk, attempt), at)) for attempt in counting}
     for pk, spot in _spots(parts, sought).items():
         facts[pk] = SeriesFacts(statistics=facts[pk].statistics, at=spot)
-    return facts | _facts_of_points(cut_up, cuts, at)
+    return facts | _facts_of_points(cut_up, cuts, ends)
 
 
 def _parts(run_ids: Collection[str], metrics: Mapping[int, Metric]) -> dict[int, dict[int, _AttemptFacts]]:
@@ -161,7 +163,9 @@ def _condition(wanted: Iterable[tuple[Key, Q]]) -> Q:
     return either
 
 
-def _facts_of_points(metrics: Mapping[int, Metric], cuts: Mapping[Key, int], at: int | None) -> dict[int, SeriesFacts]:
+def _facts_of_points(
+    metrics: Mapping[int, Metric], cuts: Mapping[Key, int], ends: Mapping[str, int]
+) -> dict[int, SeriesFacts]:
     """Return the facts of series whose attempts overlap, from every point of them."""
 
     def of(metric: Metric, stocks: Mapping[int, Stock]) -> tuple[int, SeriesFacts | None]:
@@ -172,6 +176,7 @@ def _facts_of_points(metrics: Mapping[int, Metric], cuts: Mapping[Key, int], at:
         data = points(rows.x0, rows.t0, rows.y0)
         whole = statistics_of(data)
         assert whole is not None, metric.pk  # a line has points
+        at = ends.get(metric.run_id)
         return metric.pk, SeriesFacts(statistics=whole, at=None if at is None else newest_at(data, at))
 
     if not metrics:

@@ -5,7 +5,9 @@ import { viewOptions, wireControls } from "./charts/controls.js";
 import { ChartView } from "./charts/view.js";
 import { offerRuns } from "./compare/add.js";
 import { Charts } from "./compare/charts.js";
-import { address, fetchParts, pageData, plain } from "./compare/page.js";
+import { NoteForm } from "./compare/note.js";
+import { address, fetchData, fetchParts, pageData, plain } from "./compare/page.js";
+import { PointPanel } from "./compare/point-panel.js";
 import { CompareStore } from "./compare/store.js";
 import { around } from "./dom.js";
 import { el, fill, gettext, messageOf } from "./format.js";
@@ -25,9 +27,13 @@ query.write = () => {
   history.replaceState(history.state, "", location.pathname + plain(query.values));
 };
 
+query.on = (path) => path + plain(query.values);
+
 const view = new ChartView({ ...viewOptions(query, COMPARED_AXES), end: page?.numSteps ?? 0 });
 const store = new CompareStore(view);
 const charts = new Charts({ page, store, view, query });
+/** @type {PointPanel | null} */
+let panel = null;
 
 let turn = 0; // counts the views asked for: an answer for an earlier one comes too late
 
@@ -50,6 +56,7 @@ async function go(href, { isBack = false } = {}) {
     query.values = new URLSearchParams(location.search);
     page = next;
     charts.show(page);
+    if (!isBack) panel?.restore(); // a link leaves the point
     follow();
   } catch {
     toast(gettext("The console does not answer. Try again in a moment."), { isError: true });
@@ -68,7 +75,19 @@ document.addEventListener("click", (event) => {
     location.href = keepFilter(link);
   } else go(link.href);
 });
-addEventListener("popstate", () => go(location.pathname + location.search, { isBack: true }));
+addEventListener("popstate", async () => {
+  const isSame = apartFromPoint(query.values) === apartFromPoint(new URLSearchParams(location.search));
+  if (isSame) query.values = new URLSearchParams(location.search);
+  else await go(location.pathname + location.search, { isBack: true });
+  panel?.restore();
+});
+
+/** Return a query without the point that is open beside the charts: no part of the page hangs on it. */
+function apartFromPoint(values) {
+  const others = new URLSearchParams(values);
+  others.delete("point");
+  return plain(others);
+}
 
 /** A tab keeps smoothing, zoom and the like; the filter of metrics is of its own tab. */
 function keepFilter(link) {
@@ -83,8 +102,10 @@ function tools() {
   wireControls(view, query, {
     onSmoothing: () => store.reread(),
     onAxis: () => {
+      panel?.leave();
       charts.show(page);
       store.reread();
+      readMarks();
     },
     onZoom: () => store.reread(),
   });
@@ -108,6 +129,21 @@ function tools() {
         el("button", { class: "link", type: "button", onclick: () => store.refresh() }, gettext("Try again")),
       );
   };
+}
+
+/** Read where marks stand on this x axis, and which there are by now. */
+async function readMarks() {
+  query.write();
+  const mine = turn;
+  try {
+    const next = await fetchData(location.href);
+    if (!next || mine !== turn) return;
+    page = { ...next, tab: page.tab };
+    charts.mark(page);
+    view.redraw();
+  } catch {
+    // The charts stay without marks; what reads the lines says that the console does not answer.
+  }
 }
 
 function chooser() {
@@ -220,7 +256,10 @@ if (page) {
       return true;
     },
   });
+  new NoteForm({ charts, view, onWritten: readMarks });
+  panel = new PointPanel({ charts, view, query });
   charts.show(page);
+  panel.restore();
   follow();
 }
 offerRuns({

@@ -10,7 +10,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from console.api.compare.columns import compressed, lines_response
-from console.api.compare.schema import CompareColumnsOut, CompareOut, CompareSeriesListOut, compare_out
+from console.api.compare.schema import (
+    CompareColumnsOut,
+    CompareOut,
+    ComparePointOut,
+    CompareSeriesListOut,
+    compare_out,
+    point_out,
+)
 from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.runs.series import Names, Points, Smooth, Step, smoothing_for
 from console.api.runs.series_schema import numbers
@@ -21,6 +28,7 @@ from jobs.catalog.metric import requested_names
 from jobs.comparison.axis import AxisName, axes_of
 from jobs.comparison.chart_columns import ChartRequest, read_lines
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
+from jobs.comparison.point import points_at
 from jobs.comparison.read import one_lane
 from jobs.comparison.targets import find_target
 from jobs.comparison.traces import traces_side_by_side
@@ -143,6 +151,21 @@ def compare_columns(
         ),
     )
     return lines_response(request, chart, requested=requested_names(names), axis=x)
+
+
+@router.get("/point", response={200: ComparePointOut, **EXPENSIVE}, summary="Runs at a place of a chart")
+@expensive
+def compare_point(
+    request: HttpRequest,
+    runs: RunIds,
+    metric: Annotated[str, Query(..., max_length=200, description="name of one metric")],
+    at: Annotated[float, Query(..., ge=0, le=_MOST, description="step, or place on the axis")],
+    x: Axis = "step",
+) -> ComparePointOut:
+    """Return which step of each run stands there, and the metric's newest value at or before it."""
+    (name,) = requested_names([metric.replace("\0", "")]) or ("",)
+    points = points_at(runs=_runs(request, runs), name=name, axis=x, place=min(at, 2**62) if x == "step" else at)
+    return ComparePointOut(x=x, at=at, runs=[point_out(point) for point in points])
 
 
 def _names(text: str) -> list[str]:

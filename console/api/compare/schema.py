@@ -13,6 +13,7 @@ from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison, MetricRow, current_specs
 from jobs.comparison.condition_rows import condition_rows
 from jobs.comparison.config import SettingRow, setting_rows
+from jobs.comparison.point import RunPoint
 from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.summary import STATISTICS, Spot
 from jobs.comparison.targets import Target
@@ -108,6 +109,22 @@ class SummaryOut(Schema):
     min: SpotOut | None
     max: SpotOut | None
     at: SpotOut | None
+
+
+class RunPointOut(Schema):
+    """A run at a place of the x axis; `step` is null where it has not come that far, or has not measured the axis."""
+
+    run: str
+    step: int | None
+    value: SpotOut | None = Field(description="the newest at or before that step")
+
+
+class ComparePointOut(Schema):
+    """The runs at a place of the axis `x`, in the order in which they were named."""
+
+    x: str
+    at: float
+    runs: list[RunPointOut]
 
 
 class MetricRowOut(Schema):
@@ -338,6 +355,11 @@ def _interval(interval: ConfidenceInterval | None) -> IntervalOut | None:
 
 def _some(interval: ConfidenceInterval) -> IntervalOut:
     return IntervalOut(value=interval.value, low=interval.low, high=interval.high, n=interval.n)
+
+
+def point_out(point: RunPoint) -> RunPointOut:
+    """Return a run at a place of a chart."""
+    return RunPointOut(run=point.run_id, step=point.step, value=_spot(point.value))
 
 
 def _metric(row: MetricRow, ids: Sequence[str]) -> MetricRowOut:

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
@@ -17,6 +17,7 @@ from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
 from console.views.compare.labels import order, say
 from console.views.compare.levels import add_level, level_heads, target_line
+from console.views.compare.marks import MARKED_RUNS, page_marks
 from console.views.compare.rows import (
     SettingLine,
     measure_lines,
@@ -29,7 +30,6 @@ from console.views.compare.sides import ComparedRun, Sides, find_sides
 from console.views.compare.traces import trace_rows
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role
-from jobs.alerts.words import title
 from jobs.catalog.algorithm import is_in
 from jobs.comparison.compare import Comparison, compare, current_specs, incomparable_runs, metric_table, window_of
 from jobs.comparison.condition_rows import condition_rows
@@ -37,7 +37,6 @@ from jobs.comparison.conditions import RunConditions
 from jobs.comparison.config import setting_rows
 from jobs.comparison.environment import conditions_of
 from jobs.comparison.export import series_csv, table_csv
-from jobs.comparison.marks import marks_of
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
 from jobs.comparison.targets import Target, find_target
@@ -58,7 +57,6 @@ CHARTS_OF = (
 """Of the first family that the runs' algorithm is in; else those of RL."""
 _ORDER = ("reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train")
 _PROPOSED = 8
-MARKED_RUNS = 10
 
 
 @require_GET
@@ -72,7 +70,8 @@ def compare_runs(request: HttpRequest) -> HttpResponse:
     context["all_query"] = query.address(all="" if query.is_all else "1")
     context["proposals"] = _proposals(request, sides) if len(sides.all) < 2 else []
     if sides.all:
-        context |= {"page": page_data(query, sides), "window": window_of(sides.runs)}
+        context |= {"page": page_data(request, query, sides), "window": window_of(sides.runs)}
+        context["marked"] = MARKED_RUNS
         context["knob_choices"] = _group_choices(query, sides)
     if sides.shown:
         context |= settings_context(query, sides)
@@ -112,14 +111,16 @@ def _named(request: HttpRequest) -> tuple[ComparisonQuery, Sides]:
     return query, sides
 
 
-def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def page_data(request: HttpRequest, query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     """Return what the page's modules need, JSON-able."""
     own = metric_names([side.run.pk for side in sides.shown])
     names = {name for metric_values in own.values() for name in metric_values}
     words = metric_words()
     window = window_of(sides.runs)
     charts = chart_names(sides)
-    marks = _marks(sides)
+    marks = page_marks(query, sides)
+    projects = {side.run.project_id: side.run.project for side in sides.shown}
+    written = {pk for pk, project in projects.items() if allows(role(request.user, project), "editor")}
     return {
         "runs": [
             {
@@ -131,6 +132,9 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
                 "isBase": side.is_base,
                 "group": side.group,
                 "project": side.run.project.slug,
+                "step": side.run.step,
+                "url": reverse("run", args=[side.run.pk]),
+                "takesNotes": side.run.project_id in written,
                 "marks": marks.get(side.run.pk),
             }
             for side in sides.shown
@@ -144,27 +148,8 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
         "common": window.high if window else None,
         "numSteps": max((side.run.num_steps for side in sides.shown), default=0),
         "tab": query.tab,
+        "axis": query.chart.get("x", "step"),
         "series": "/api/compare/series",
-    }
-
-
-def _marks(sides: Sides) -> dict[str, dict[str, list[dict[str, object]]]]:
-    """Return run id -> what happened to it, JSON-able: of up to as many runs as there are colors, else of the base."""
-    shown = sides.shown if len(sides.shown) <= MARKED_RUNS else [side for side in sides.shown if side.is_base]
-    return {
-        run_id: {
-            "restarts": [{"step": step, "attempt": attempt} for step, attempt in marks.restarts],
-            "changes": [
-                {"label": c.label, "old": c.old, "new": c.new, "step": c.step, "by": c.by, "is_visible": True}
-                for c in marks.changes
-            ],
-            "alerts": [{"step": incident.step, "title": title(incident)} for incident in marks.alerts],
-            "notes": [
-                {"step": note.step, "text": note.text, "by": note.actor.get_username() if note.actor else ""}
-                for note in marks.notes
-            ],
-        }
-        for run_id, marks in marks_of([side.run.pk for side in shown]).items()
     }
 
 

@@ -229,7 +229,7 @@ export class Chart {
       series: [{}, ...shown.drawn.map((line) => this.#series(line, shown.drawn.length > MANY_LINES ? THIN : WIDTH))],
       hooks: {
         ready: [
-          (u) => onPick(u, (x) => view.onPick?.({ x, axis: this.axisName })),
+          (u) => onPick(u, (x) => view.onPick?.({ x, axis: this.axisName, chart: this })),
           (u) => view.onAxis && onAxis(u, (x) => view.onAxis?.({ x, axis: this.axisName })),
         ],
         drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],

@@ -67,7 +67,8 @@ export function drawLimits(u, limits) {
 /**
  * Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, a diamond there with a line
  * where knobs changed, a triangle at the top where an alert opened, a flag where people wrote a note, and bars along the top over captured
- * steps and over those that alarms and what is good hold for. Where several runs share a chart a mark has its run's color.
+ * steps and over those that alarms and what is good hold for. Where several runs share a chart a mark has its run's color, and a
+ * checkpoint no line: there would be too many.
  *
  * @param {uPlot} u
  * @param {Mark[]} marks
@@ -82,14 +83,14 @@ export function drawMarks(u, marks) {
     if (type === "alarm" || type === "good") {
       const begin = Math.max(at - ratio, left);
       const end = Math.min(Math.max(u.valToPos(to ?? x, "x", true), at + 2 * ratio), left + width);
-      ctx.fillStyle = color(type === "good" ? "--state-finished" : "--state-warning");
+      ctx.fillStyle = color(own ?? (type === "good" ? "--state-finished" : "--state-warning"));
       if (end > begin) ctx.fillRect(begin, top + (type === "good" ? 8 : 4) * ratio, end - begin, 3 * ratio);
       continue;
     }
     if (type === "capture") {
       const begin = Math.max(at - 3 * ratio, left);
       const end = Math.min(u.valToPos(to ?? x, "x", true) + 3 * ratio, left + width);
-      ctx.fillStyle = color("--accent-text");
+      ctx.fillStyle = color(own ?? "--accent-text");
       if (end > begin) ctx.fillRect(begin, top, end - begin, 3 * ratio);
       continue;
     }
@@ -140,14 +141,16 @@ export function drawMarks(u, marks) {
       ctx.fill();
       continue;
     }
-    ctx.strokeStyle = color("--line-2");
-    ctx.lineWidth = ratio;
-    ctx.setLineDash([2 * ratio, 2 * ratio]);
-    ctx.beginPath();
-    ctx.moveTo(at, top);
-    ctx.lineTo(at, top + height);
-    ctx.stroke();
-    ctx.fillStyle = color("--text-3");
+    if (!own) {
+      ctx.strokeStyle = color("--line-2");
+      ctx.lineWidth = ratio;
+      ctx.setLineDash([2 * ratio, 2 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(at, top);
+      ctx.lineTo(at, top + height);
+      ctx.stroke();
+    }
+    ctx.fillStyle = color(own ?? "--text-3");
     ctx.fillRect(at - 3 * ratio, top, 6 * ratio, 6 * ratio);
   }
   ctx.restore();

@@ -33,10 +33,11 @@ export function onAxis(/** @type {uPlot} */ u, /** @type {(x: number) => void} *
 }
 
 /** Ask for what was at the crosshair of a chart, or at its newest point; false where there is none, or nobody to ask. */
-export function pickNow(/** @type {Chart} */ { shown, uplot, axisName, view }) {
+export function pickNow(/** @type {Chart} */ chart) {
+  const { shown, uplot, axisName, view } = chart;
   const xs = shown?.data[0] ?? [];
   const x = xs[uplot?.cursor.idx ?? xs.length - 1];
   if (x === undefined || !view.onPick) return false;
-  view.onPick({ x, axis: axisName });
+  view.onPick({ x, axis: axisName, chart });
   return true;
 }

@@ -6,6 +6,7 @@ import { fill, gettext } from "../format.js";
 /** @typedef {{ type: string, attempt: number, step: number }} Artifact */
 /** @typedef {{ step: number, attempt: number }} Restart */
 /** @typedef {{ steps: [number, number] | null, tool: string }} Capture */
+/** @typedef {{ title: string, tone: string, begin_step: number, end_step: number | null, newest: number }} Symptom */
 /** @typedef {{ step: number | null, title: string, opened_at: string }} Alert */
 /** @typedef {{ step: number, text: string, by: string }} Note */
 
@@ -18,6 +19,17 @@ export const checkpointMarks = (artifacts, isDead) =>
   artifacts
     .filter((one) => one.type === "checkpoint" && one.step > 0 && !isDead(one.attempt, one.step))
     .map(({ step }) => ({ x: step, type: "checkpoint", text: fill(gettext("Checkpoint of step %(step)s"), { step }) }));
+
+/** What holds still reaches to the newest step. @returns {Mark[]} */
+export const symptomMarks = (/** @type {Symptom[]} */ symptoms) =>
+  symptoms.map(({ title, tone, begin_step: first, end_step: last, newest }) => ({
+    x: first,
+    to: last ?? newest,
+    type: tone,
+    text: last
+      ? fill(gettext("%(title)s, steps %(first)s–%(last)s"), { title, first, last })
+      : fill(gettext("%(title)s, since step %(first)s"), { title, first }),
+  }));
 
 /** @returns {Mark[]} */
 export const restartMarks = (/** @type {Restart[]} */ restarts) =>

@@ -40,7 +40,7 @@ export class ChartView {
     this.sync = uPlot.sync("run");
     /** @type {(zoom: Zoom | null) => void} */
     this.onZoom = () => {};
-    /** @type {((point: { x: number, axis: string }) => void) | null} a click on a point */
+    /** @type {((point: { x: number, axis: string, chart: Chart }) => void) | null} a click on a point */
     this.onPick = null;
     /** @type {((point: { x: number, axis: string }) => void) | null} a click on the x axis, in the same words */
     this.onAxis = null;

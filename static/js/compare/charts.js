@@ -1,18 +1,20 @@
 /** The charts of the page: a card a metric, a line a run, in the run's own color everywhere. */
 
 import { Chart } from "../charts/chart.js";
-import { changeMarks } from "../charts/knob-changes.js";
 import * as numbers from "../charts/numbers.js";
-import { alertMarks, noteMarks, restartMarks } from "../charts/run-marks.js";
+import { pickNow } from "../charts/pick.js";
 import { savingIn, wireSaving } from "../charts/save.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
 import { columnsFor } from "./asking.js";
+import { marksOf } from "./marks.js";
+import { among, said } from "./reading.js";
 import { Tip } from "./tip.js";
 
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
 const BASE_WIDTH = 2.2;
+const MARK_KEYS = ["common", "checkpoint", "resume", "change", "capture", "alert", "note", "alarm", "good"];
 
 export class Charts {
   /** @type {{ name: string, chart: Chart } | null} as large as the window */
@@ -34,6 +36,10 @@ export class Charts {
       this.tip.hide();
     });
     onKeys({
+      Enter: () => {
+        const name = this.#current();
+        return Boolean(name && pickNow(this.cards.get(name).chart));
+      },
       f: () => {
         const name = this.#current();
         if (!name) return false;
@@ -59,9 +65,10 @@ export class Charts {
   /** Take the page's data: which runs, which metrics. Cards that are still wanted stay. */
   show(page) {
     this.page = page;
+    this.baseGroup = page.runs.find((run) => run.isBase)?.group;
     this.store.follow(page.runs.map((run) => ({ ...run, groupIndex: this.#groupOf(run) })));
     this.view.end = page.numSteps;
-    this.view.marks = this.view.axis === "step" ? marksOf(page) : [];
+    this.mark(page);
     const { place } = this;
     if (!place) return;
     const names = this.#names();
@@ -84,12 +91,21 @@ export class Charts {
     if (seen.length) this.store.want(seen);
   }
 
+  /** Take what happened to the runs from the page; the legend names what there is. */
+  mark(page) {
+    this.page = page;
+    this.view.marks = marksOf(page, this.view.axis);
+    const types = new Set(this.view.marks.map(({ type }) => type));
+    for (const type of MARK_KEYS)
+      for (const key of document.querySelectorAll(`[data-${type}-key]`)) key.hidden = !types.has(type);
+  }
+
   /** Show a metric as large as the window. */
   open(name) {
     const dialog = find('dialog[data-dialog="chart"]');
     this.full?.chart.destroy();
-    find("h2", dialog).textContent = this.#info(name).label;
-    find("[data-part-of]", dialog).textContent = this.#info(name).definition || name;
+    find("h2", dialog).textContent = this.info(name).label;
+    find("[data-part-of]", dialog).textContent = this.info(name).definition || name;
     if (!dialog.open) dialog.showModal();
     this.store.columns = columnsFor(innerWidth);
     this.store.want([name]);
@@ -102,6 +118,21 @@ export class Charts {
     dialog.append(this.tip.node); // a dialog is above everything else
   }
 
+  /** Show the page again instead of one chart as large as the window. */
+  closeFull() {
+    find('dialog[data-dialog="chart"]').close();
+  }
+
+  /** Return the metric that a chart is of. */
+  metricOf(chart) {
+    return [...this.cards].find(([, card]) => card.chart === chart)?.[0] ?? this.full?.name;
+  }
+
+  /** Return what is said of a metric. */
+  info(name) {
+    return this.page.words[name] ?? { label: name, unit: numbers.unitOf(name), unit_text: "", definition: "" };
+  }
+
   /** Return the metrics that the page of this tab shows. */
   #names() {
     const { metrics, charts } = this.page;
@@ -112,16 +143,12 @@ export class Charts {
       return chosen.length ? chosen : charts;
     }
     const needle = (this.query.get("q") ?? "").trim().toLowerCase();
-    return metrics.filter((name) => `${name} ${this.#info(name).label}`.toLowerCase().includes(needle));
+    return metrics.filter((name) => `${name} ${this.info(name).label}`.toLowerCase().includes(needle));
   }
 
   /** Return the metrics of the verdict's charts, and all there are. */
   chosen() {
-    return { shown: this.#names(), all: this.page.metrics, label: (name) => this.#info(name).label };
-  }
-
-  #info(name) {
-    return this.page.words[name] ?? { label: name, unit: numbers.unitOf(name), unit_text: "", definition: "" };
+    return { shown: this.#names(), all: this.page.metrics, label: (name) => this.info(name).label };
   }
 
   #groups() {
@@ -136,7 +163,7 @@ export class Charts {
     if (this.cards.has(name)) return this.cards.get(name).card;
     const card = copyOf('template[data-template="chart"]');
     const of = (key) => find(`[data-of="${key}"]`, card);
-    const info = this.#info(name);
+    const info = this.info(name);
     card.dataset.metric = name;
     const title = find("h2", card);
     title.textContent = title.title = info.label;
@@ -149,7 +176,7 @@ export class Charts {
       fill(gettext("Chart of %(title)s; the table has its numbers"), { title: info.label }),
     );
     find('[data-action="full"]', card).addEventListener("click", () => this.open(name));
-    const chart = this.#chart({ body: of("body"), points: of("points") }, name);
+    const chart = this.#chart({ body: of("body"), points: of("points") }, name, of("value"));
     new IntersectionObserver(
       (entries, observer) => {
         if (!entries.some((entry) => entry.isIntersecting)) return;
@@ -180,10 +207,32 @@ export class Charts {
     return Math.max(0, ...[...this.cards.values()].map(({ chart }) => chart.parts.body.clientWidth));
   }
 
-  #chart(parts, name) {
+  /** `value` is where the head of a card says what is under the crosshair, which all charts share. */
+  #chart(parts, name, /** @type {HTMLElement | null} */ value = null) {
     const chart = new Chart(parts, this.#plot(name), this.store, this.view);
-    chart.onCursor = (index, shown) => this.#point(chart, index, shown);
+    chart.onCursor = (index, shown) => {
+      if (value) this.#tell(chart, value, index, shown);
+      this.#point(chart, index, shown);
+    };
     return chart;
+  }
+
+  #tell(chart, node, index, shown) {
+    const isAway = index === null || !shown || !((chart.uplot?.cursor.left ?? -1) >= 0);
+    const lines = isAway ? [] : this.#compared(shown);
+    const base = lines.find((line) => this.#isBase(line));
+    const text = isAway ? "" : among(lines, base, shown.data[0][index], chart.plot.unit);
+    if (node.textContent !== text) node.textContent = text;
+  }
+
+  /** Return the lines that stand for what is compared, the baseline's first. */
+  #compared(shown) {
+    const lines = shown.lines.filter((line) => !this.page.isGrouped || line.group !== undefined);
+    return lines.toSorted((a, b) => this.#isBase(b) - this.#isBase(a));
+  }
+
+  #isBase({ run, group }) {
+    return (this.page.isGrouped ? group === this.baseGroup : run?.isBase) ?? false;
   }
 
   #plot(name) {
@@ -212,7 +261,7 @@ export class Charts {
         );
       }
     }
-    return { lines, unit: this.#info(name).unit };
+    return { lines, unit: this.info(name).unit };
   }
 
   #point(chart, index, shown) {
@@ -223,21 +272,18 @@ export class Charts {
     if (!chart.parts.body.matches(":hover")) return;
     const x = shown.data[0][index];
     const { unit } = chart.plot;
-    const rows = shown.lines
-      .filter((line) => !this.page.isGrouped || line.group !== undefined)
-      .map((line) => ({
-        label: line.label,
-        color: line.color,
-        text: said(line.column, x, unit),
-        isBase: line.run?.isBase,
-      }));
+    const rows = this.#compared(shown).map((line) => ({
+      label: line.label,
+      color: line.color,
+      text: said(line.column, x, unit),
+    }));
     this.tip.show(
       chart,
       this.#placeText(
         x,
         chart.plot.lines.flatMap((line) => this.store.of(line.name)).find((line) => line.width)?.width,
       ),
-      rows.toSorted((a, b) => (b.isBase ?? false) - (a.isBase ?? false)),
+      rows,
     );
   }
 
@@ -296,43 +342,4 @@ export class Charts {
     cards[Math.min(Math.max(at + by, 0), cards.length - 1)].focus();
     return true;
   }
-}
-
-/** Return the last step that all have, and what happened to each run in its color; the page says so of a few runs only. */
-function marksOf({ common, runs }) {
-  const marks = common ? [{ x: common, type: "common" }] : [];
-  for (const { marks: own, short, color } of runs) {
-    if (!own) continue;
-    const all = [
-      ...restartMarks(own.restarts),
-      ...changeMarks(own.changes),
-      ...alertMarks(own.alerts),
-      ...noteMarks(own.notes),
-    ];
-    for (const mark of all) marks.push({ ...mark, color: `--run-${color % 10}`, text: `${short}: ${mark.text}` });
-  }
-  return marks;
-}
-
-/** Return the value of a column at x, or the newest before it: its mean, and from where to where its points reach. */
-function said(column, x, unit) {
-  const at = placeOf(column.x, x);
-  if (at === null) return numbers.metric(null, unit);
-  const text = numbers.metric(column.y[at], unit);
-  const [low, high] = [column.low?.[at] ?? null, column.high?.[at] ?? null];
-  if (low === null || low === high) return text;
-  return `${text} (${numbers.metric(low, unit)} – ${numbers.metric(high, unit)})`;
-}
-
-/** Return where x, or what is newest before it, stands in rising `xs`; null outside of them. */
-function placeOf(xs, x) {
-  if (!xs.length || x < xs[0] || x > xs[xs.length - 1]) return null;
-  let low = 0;
-  let high = xs.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (xs[middle] <= x) low = middle;
-    else high = middle - 1;
-  }
-  return low;
 }

@@ -53,8 +53,17 @@ export async function fetchParts(url, isStill, { isStrict = false } = {}) {
   return pageData();
 }
 
+/** Return what the server would give the modules by now, without exchanging a part; null without runs. */
+export async function fetchData(href) {
+  const url = new URL(href, location.href);
+  url.searchParams.set("tab", "charts"); // of all tabs the one that takes the server least
+  const answer = await fetch(url, { headers: { Accept: "text/html" } });
+  if (!answer.ok || answer.redirected) throw new Error(`compare answered ${answer.status}`);
+  return pageData(new DOMParser().parseFromString(await answer.text(), "text/html"));
+}
+
 /** Return what the server gave the modules, null without runs. */
-export function pageData() {
-  const node = document.getElementById("compare-page");
+export function pageData(root = document) {
+  const node = root.getElementById("compare-page");
   return node ? JSON.parse(node.textContent) : null;
 }

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from jobs.models import Capture, Run
+from jobs.models import Artifact, Capture, Run
 from jobs.runs.notes import WRITTEN
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
@@ -97,6 +97,56 @@ def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, li
     page.keyboard.press("e")
     assert page.evaluate("document.activeElement.innerText").startswith("optimizer.learning_rate")
     assert page.evaluate(NAMELESS) == []
+
+
+def test_a_chart_is_asked_for_a_point_and_takes_notes(page: Page, live_console: LiveConsole) -> None:
+    first = start(live_console, "one", steps=12, color=0)
+    second = start(live_console, "two", steps=9, color=1)
+    Artifact.objects.create(run=second.run, attempt=1, name="c", type="checkpoint", path="c", step=6)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{live_console.url}/compare?runs={first.run.pk},{second.run.pk}&tab=charts&q=policy")
+    until(page, f"{points(second.run, 'policy/entropy')} === 9")
+    chart = page.locator('[data-metric="policy/entropy"]')
+    over = chart.locator(".u-over")
+    heads = page.locator("[data-compare-charts] .card-value")
+    at = "document.querySelector('[data-metric=\"policy/entropy\"] .chart').chart.uplot.valToPos"
+
+    # The crosshair of one chart tells the values of all, and takes them away with it.
+    over.hover(position={"x": page.evaluate(f"{at}(6, 'x')"), "y": 30})
+    expect(heads).to_have_count(page.locator("[data-compare-charts] [data-metric]").count())
+    assert all(heads.all_inner_texts()), heads.all_inner_texts()
+    page.mouse.move(5, 5)
+    expect(heads.first).to_have_text("")
+
+    # A click opens the step of each run; what is not that far says so; back closes.
+    over.click(position={"x": page.evaluate(f"{at}(11, 'x')"), "y": 30})
+    panel = page.locator("[data-point-panel]")
+    expect(panel.locator("tbody tr")).to_have_text([re.compile(r"one baseline\s*1\.00\s*11"), re.compile("not there")])
+    expect(panel.locator("a").first).to_have_attribute("href", f"/runs/{first.run.pk}/charts?point=11")
+    expect(page).to_have_url(re.compile("point=11,policy/entropy"))
+    assert page.evaluate(NAMELESS) == []
+    page.keyboard.press("ArrowLeft")
+    expect(panel.locator("[data-point-place]")).to_have_text("step 10")
+    page.reload()
+    expect(panel.locator("tbody tr")).to_have_count(2)
+    page.go_back()
+    expect(panel).to_be_hidden()
+    expect(page).not_to_have_url(re.compile("point="))
+
+    # Marks on another axis, named in the legend; a click on the x axis takes a note of a run at its own step.
+    page.locator("[data-axis]").select_option("time")
+    marks = "window.pitwallCompare.view.marks"
+    until(page, f"{marks}.some(({{ type, x, color }}) => type === 'checkpoint' && x > 5 && x < 6 && color === '--run-1')")
+    expect(page.locator("[data-checkpoint-key]")).to_be_visible()
+    expect(page.locator("[data-note-key]")).to_be_hidden()
+    until(page, f"{at}(3, 'x') > 0 && {points(second.run, 'policy/entropy')} === 9")
+    chart.locator(".u-axis").first.click(position={"x": page.evaluate(f"{at}(3.8, 'x')"), "y": 8})
+    page.get_by_label("Run", exact=True).select_option("two")
+    expect(page.get_by_label("Step", exact=True)).to_have_value("4")  # 4 x 0.95 s
+    page.get_by_label("Note", exact=True).fill("looks odd")
+    page.get_by_role("button", name="Write the note").click()
+    until(page, f"{marks}.some(({{ type, text }}) => type === 'note' && text.startsWith('two: looks odd'))")
+    expect(page.locator("[data-note-key]")).to_be_visible()
 
 
 @pytest.mark.proof

@@ -509,6 +509,57 @@ def test_differences_have_signs_and_no_false_digits() -> None:
     assert gap_text(0.0, 0.0, "") == ("±0", "± 0")
 
 
+def test_marks_stand_on_every_axis_and_of_many_runs_the_baseline_has_them(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=2.0), measured(project, "b")
+    Artifact.objects.create(run=run, attempt=1, name="c", type="checkpoint", path="c", step=30)
+    Capture.objects.create(run=run, attempt=1, tool="torch", first_step=4, num_steps=2, state="ready")
+    query = f"runs={base.pk},{run.pk}&tab=charts"
+
+    by_step, by_time = (
+        {one["id"]: one["marks"] for one in data(page(member, query + more))["runs"]}[run.pk]
+        for more in ("", "&x=time")
+    )
+    others = [make_run(project, spec={"name": f"run {i}"}) for i in range(10)]
+    many = page(member, f"runs={','.join(one.pk for one in (base, run, *others))}&tab=charts")
+
+    assert (by_step["checkpoints"], by_step["captures"]) == ([30], [{"steps": [4, 5], "tool": "torch"}])
+    assert by_step["places"] is None
+    assert by_time["places"] == {
+        "4": pytest.approx(4, abs=0.3), "5": pytest.approx(5, abs=0.3), "30": pytest.approx(30, abs=1.5),
+    }  # fmt: skip
+    assert [one["id"] for one in data(many)["runs"] if one["marks"]] == [base.pk]
+    assert "marks of the baseline only" in text(many)
+    assert "marks of the baseline only" not in text(page(member, query))
+
+
+def test_a_place_of_a_chart_is_another_step_of_each_run(member: Client, project: Project) -> None:
+    slow, fast, short = measured(project, "a", pace=2.0), measured(project, "b"), make_run(project, step=0)
+    ids = f"{slow.pk},{fast.pk},{short.pk}"
+
+    def points_at(query: str) -> list[Any]:
+        runs = member.get(f"/api/compare/point?runs={ids}&metric=reward/mean&{query}").json()["runs"]
+        return [(one["step"], one["value"] and one["value"]["step"]) for one in runs]
+
+    assert points_at("at=30") == [(30, 30), (30, 30), (None, None)]
+    assert points_at("at=61") == [(None, None)] * 3
+    (of_slow, _), (of_fast, value_step), nothing = points_at("at=40&x=time")
+    assert (of_slow, of_fast) == (pytest.approx(20, abs=1), pytest.approx(40, abs=1))
+    assert value_step == of_fast
+    assert nothing == (None, None)
+
+
+def test_a_place_of_many_runs_takes_no_more_statements(member: Client, project: Project) -> None:
+    runs = [measured(project, f"run-{i}", pace=1 + i / 10) for i in range(6)]
+    counts = []
+    for some in (runs[:2], runs):
+        with CaptureQueriesContext(connection) as queries:
+            ids = ",".join(run.pk for run in some)
+            assert member.get(f"/api/compare/point?runs={ids}&metric=reward/mean&x=time&at=20").status_code == 200
+        counts.append(len(queries))
+
+    assert counts[0] == counts[1]
+
+
 def test_when_a_level_was_reached_in_time_and_gpu_hours(member: Client, project: Project) -> None:
     base, run = measured(project, "a", pace=2.0, reward=0.2), measured(project, "b", pace=1.0)
     slow = make_run(project, state="finished", spec={"name": "c"}, step=60)

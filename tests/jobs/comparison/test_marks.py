@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.comparison.marks import MOST, marks_of
-from jobs.models import AlertIncident, AlertRule, Attempt, Run, RunEvent
+from jobs.models import AlertIncident, AlertRule, Artifact, Attempt, Capture, HealthMark, Run, RunEvent
 from tests.rows import NOW, make_run
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +46,24 @@ def test_restarts_changes_alerts_and_notes_stand_at_their_steps() -> None:
     assert (nothing.restarts, nothing.changes, nothing.alerts, nothing.notes) == ([], [], [], [])
 
 
+def test_checkpoints_captures_and_symptoms_of_the_history_are_marks() -> None:
+    run = resumed()
+    for attempt, step in ((1, 3), (1, 6), (1, 9), (2, 8)):
+        names = {"name": f"step-{step}", "path": f"step-{step}"}
+        Artifact.objects.create(run=run, attempt=attempt, type="checkpoint", step=step, **names)
+    for attempt, step, state in ((1, 2, "ready"), (1, 8, "ready"), (2, 7, "armed"), (2, 8, "recording")):
+        Capture.objects.create(run=run, attempt=attempt, tool="torch", first_step=step, num_steps=1, state=state)
+    HealthMark.objects.create(
+        run=run, finding="flat_reward", tone="alarm", begin_step=2, last_step=5, end_step=5, text="x", began_at=NOW
+    )
+
+    marks = marks_of([run.pk])[run.pk]
+
+    assert marks.checkpoints == [3, 6, 8]  # step 9 was left behind by the restart
+    assert [one.recorded_steps for one in marks.captures] == [(2, 2), (8, 8)]  # nor what has recorded nothing yet
+    assert [(one.begin_step, one.end_step) for one in marks.symptoms] == [(2, 5)]
+
+
 def test_many_are_cut_to_the_newest_and_many_runs_take_no_more_statements() -> None:
     runs = [make_run() for _ in range(6)]
     for step in range(MOST + 5):
@@ -57,4 +75,4 @@ def test_many_are_cut_to_the_newest_and_many_runs_take_no_more_statements() -> N
         counts.append(len(queries))
         assert [note.step for note in found[runs[0].pk].notes] == list(range(5, MOST + 5))
 
-    assert counts == [3, 3]
+    assert counts == [6, 6]
