@@ -8,6 +8,7 @@ from django.utils.translation import ngettext
 
 from jobs.catalog.metric import metric
 from jobs.models import AlertIncident
+from jobs.runs.stored_sentences import say_stored
 
 
 def title(incident: AlertIncident) -> str:
@@ -49,7 +50,7 @@ def _nothing(_data: Mapping[str, Any]) -> str:
 
 
 def _ended(data: Mapping[str, Any]) -> str:
-    parts = [str(data.get("cause") or "")]
+    parts = [say_stored(str(data.get("cause") or ""))]
     if data.get("log_line"):
         parts.append(str(data["log_line"]))
     return " · ".join(part for part in parts if part)

@@ -11,6 +11,7 @@ from jobs.catalog.metric import with_former_names
 from jobs.cluster import nodes as ran_on
 from jobs.models import LIVE, Attempt, Run, Study
 from jobs.runs import retry_policy as retry_rule
+from jobs.runs.stored_sentences import say_cause, say_stored
 from jobs.telemetry import eta, history
 
 LOST_AFTER = timedelta(seconds=15)
@@ -181,7 +182,7 @@ def attempt_lines(attempts: Sequence[Attempt]) -> tuple[AttemptLine, ...]:
             devices=ran_on.devices_text(a),
             step=a.step,
             overrides=a.overrides,
-            cause=a.cause,
+            cause=say_cause(a.cause),
             created_at=a.created_at.isoformat(),
             started_at=_iso(a.started_at),
             ended_at=_iso(a.ended_at),
@@ -207,8 +208,8 @@ def _header(
         project=run.project.slug,
         state=run.state,
         phase=run.phase,
-        activity=run.activity,
-        wait_reason=run.wait_reason,
+        activity=say_stored(run.activity),
+        wait_reason=say_stored(run.wait_reason),
         queue_position=places.get(run.pk) if run.state == "queued" else None,
         step=run.step,
         num_steps=run.num_steps,
@@ -220,7 +221,7 @@ def _header(
         last_contact_at=_iso(contact),
         is_lost_contact=is_live and contact is not None and now - contact > LOST_AFTER,
         is_stop_requested=run.is_stop_requested,
-        cause=run.cause,
+        cause=say_cause(run.cause),
         cleanup=attempt.cleanup if attempt else {},
         latest_values=with_former_names(run.latest_values),
         attempt=run.latest_attempt,

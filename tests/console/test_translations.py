@@ -12,14 +12,20 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone, translation
 
 from console.translations import CatalogUnreadable, compile_catalogs, messages
+from jobs.alerts.words import sentence
+from jobs.models import AlertIncident, RunEvent
 from tests.rows import make_project, make_run, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = ROOT / "console" / "locale" / "zh_Hans" / "LC_MESSAGES"
 DOMAINS = ("django", "djangojs")
 PLACEHOLDER = re.compile(r"%\(\w+\)[sdr]|%%\w+|<code>|</code>")
+
+STORED_CAUSE = "policy rank 1 ran out of host memory in step 7. Use a smaller model or batch, or a larger node"
+SAID_CAUSE = "policy 第 1 号进程耗尽了主机内存（第 7 步）。请使用更小的模型或批次，或更大的节点"
 
 needs_gettext = pytest.mark.skipif(shutil.which("msgfmt") is None, reason="needs gettext's msgfmt and xgettext")
 
@@ -169,3 +175,43 @@ def test_every_page_speaks_chinese(client: Client, name: str) -> None:
     assert '<html lang="zh-hans"' in page
     assert "跳到内容" in page
     assert "新建运行" in page
+
+
+@pytest.mark.django_db
+def test_a_run_s_history_and_why_it_failed_are_said_in_chinese(client: Client) -> None:
+    project = make_project()
+    cause = {"side": "cluster", "role": "policy", "rank": 1, "step": 7, "text": STORED_CAUSE}
+    run = make_run(project, state="failed", spec={"name": "r"}, cause=cause, step=7)
+    for verb, text in (
+        ("note", "Checkpoint 40 saved, 7.54 MiB in 0.063 s"),
+        ("person_note", "Stop requested"),  # a person's own words stay
+        ("failed", f"Failed: {STORED_CAUSE}"),
+    ):
+        RunEvent.objects.create(run=run, at=timezone.now(), verb=verb, text=text)
+    client.force_login(make_user(project=project), backend="django.contrib.auth.backends.ModelBackend")
+
+    def events() -> list[str]:
+        return [event["text"] for event in client.get(f"/api/runs/{run.pk}/events").json()["events"]][::-1]
+
+    in_english = events()
+    client.cookies["django_language"] = "zh-hans"
+
+    assert in_english == [
+        "Queued",
+        "Checkpoint 40 saved, 7.54 MiB in 0.063 s",
+        "Stop requested",
+        f"Failed: {STORED_CAUSE}",
+    ]
+    assert events() == [
+        "已排队",
+        "已保存第 40 步的检查点，7.54 MiB，用时 0.063 秒",
+        "Stop requested",
+        f"失败：{SAID_CAUSE}",
+    ]
+    for address in (reverse("home"), reverse("runs"), reverse("run", args=[run.pk])):
+        page = client.get(address).content.decode()
+        assert SAID_CAUSE in page, address
+        assert f">{STORED_CAUSE}" not in page, address
+    incident = AlertIncident(kind="failed", data={"what": "failed", "name": "r", "cause": STORED_CAUSE})
+    with translation.override("zh-hans"):
+        assert sentence(incident) == SAID_CAUSE

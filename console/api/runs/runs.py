@@ -42,7 +42,9 @@ from jobs.runs.checks import check_launchable, parse_for_cluster
 from jobs.runs.environment import split_secrets
 from jobs.runs.filter import FilterInvalid, RunFilter, check_sort, parse_filter
 from jobs.runs.launch import MAX_KEY_LENGTH, create_run, launched_before, parent_of
+from jobs.runs.notes import WRITTEN
 from jobs.runs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, project_counts, run_header, runs_csv, runs_list
+from jobs.runs.stored_sentences import say_stored
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 router = Router(tags=["runs"])
@@ -216,7 +218,7 @@ def list_events(request: HttpRequest, run_id: str, page: Page = 1) -> EventsOut:
             at=e.at,
             attempt=e.attempt,
             verb=e.verb,
-            text=e.text,
+            text=e.text if e.verb == WRITTEN else say_stored(e.text),
             step=e.step,
             actor=e.actor.get_username() if e.actor else "",
             data=e.data,

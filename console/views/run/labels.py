@@ -21,14 +21,15 @@ from profiling.phases import BY_KEY, STEP_PHASES
 def cause_text(header: RunHeader) -> str:
     """Return a failure's cause with its place: "Out of memory: policy 1, step 143"."""
     cause = header.cause
-    text = str(cause.get("text") or "").rstrip(".")
+    text = str(cause.get("text") or "").rstrip(".。")
+    stored = str(cause.get("stored_text") or text)  # in English, as it names places
     if text and cause.get("side") == "user":
         return text  # whoever stopped it needs no process named
     place = []
-    if cause.get("role") and str(cause["role"]) not in text:
+    if cause.get("role") and str(cause["role"]) not in stored:
         rank = cause.get("rank")
         place.append(f"{cause['role']} {rank}" if rank is not None else str(cause["role"]))
-    if cause.get("step") and not re.search(rf"\bstep {cause['step']}\b", text):
+    if cause.get("step") and not re.search(rf"\bstep {cause['step']}\b", stored):
         place.append(_("step %(step)s") % {"step": cause["step"]})
     if not text:
         return ", ".join(place)

@@ -35,6 +35,7 @@ from jobs.models import Run, RunWatch
 from jobs.runs.live_changes import live_settings
 from jobs.runs.merges import why_no_model
 from jobs.runs.queries import run_header
+from jobs.runs.stored_sentences import say_cause
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.trashed import hidden_through
 from profiling.phases import PHASES
@@ -73,7 +74,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "facts": facts(row, spec),
         "tab": tab,
         "tabs": _tabs(row, spec),
-        "cause": {**row.cause, "where": cause_place(row.cause), "log_line": unsaid_line(row.cause)},
+        "cause": {**say_cause(row.cause), "where": cause_place(row.cause), "log_line": unsaid_line(row.cause)},
         "trainer_command": _trainer_command(row, spec) if tab == "config" else None,
         "origin": origin_of(row, spec) if tab == "config" else None,
         "commands": commands(spec, url=settings.PUBLIC_URL, project=row.project.slug),

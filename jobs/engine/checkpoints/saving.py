@@ -128,9 +128,9 @@ class Saver:
         if saved.removed:
             steps = ", ".join(map(str, saved.removed))
             report.note(f"Checkpoint {steps} deleted: newer, better or pinned ones are kept.", step=step)
-        beside = f", beside training but for {pause:.2g} s" if self._is_beside else ""
+        waited = f", of which training waited {pause:.2g} s" if self._is_beside else ""
         report.note(
-            f"Checkpoint {step} saved, {_mebibytes(size)} in {saved.seconds:.2g} s{beside}",
+            f"Checkpoint {step} saved, {_mebibytes(size)} in {saved.seconds:.2g} s{waited}",
             step=step,
             bytes=size,
             seconds=saved.seconds,

@@ -26,6 +26,7 @@ export class Charts {
     this.view = view;
     this.query = query;
     this.cards = new Map(); // metric -> { card, chart }
+    this.look = ""; // what lines hang on beside their points
     this.tip = new Tip(find("[data-tip]"));
     this.place = document.querySelector("[data-compare-charts]");
     const dialog = find('dialog[data-dialog="chart"]');
@@ -84,7 +85,9 @@ export class Charts {
     for (const [name, { chart }] of this.cards) chart.plot = this.#plot(name);
     if (this.full) this.full.chart.plot = this.#plot(this.full.name);
     this.#legend();
-    this.view.redraw(true);
+    const look = JSON.stringify([page.isGrouped, page.runs.map(lookOf)]);
+    this.view.redraw(look !== this.look); // what only grew keeps its crosshair
+    this.look = look;
     const empty = document.querySelector("[data-charts-empty]");
     if (empty) empty.hidden = names.length > 0;
     const seen = [...this.cards].filter(([, { chart }]) => chart.isSeen).map(([name]) => name);
@@ -211,17 +214,18 @@ export class Charts {
   #chart(parts, name, /** @type {HTMLElement | null} */ value = null) {
     const chart = new Chart(parts, this.#plot(name), this.store, this.view);
     chart.onCursor = (index, shown) => {
-      if (value) this.#tell(chart, value, index, shown);
-      this.#point(chart, index, shown);
+      const { left = -1, idx = null } = chart.uplot?.cursor ?? {};
+      const at = left < 0 ? null : (index ?? idx); // new points are drawn under a pointer that rests
+      if (value) this.#tell(chart, value, at, shown);
+      this.#point(chart, at, shown);
     };
     return chart;
   }
 
   #tell(chart, node, index, shown) {
-    const isAway = index === null || !shown || !((chart.uplot?.cursor.left ?? -1) >= 0);
-    const lines = isAway ? [] : this.#compared(shown);
+    const lines = index === null || !shown ? [] : this.#compared(shown);
     const base = lines.find((line) => this.#isBase(line));
-    const text = isAway ? "" : among(lines, base, shown.data[0][index], chart.plot.unit);
+    const text = lines.length ? among(lines, base, shown.data[0][index], chart.plot.unit) : "";
     if (node.textContent !== text) node.textContent = text;
   }
 
@@ -265,7 +269,7 @@ export class Charts {
   }
 
   #point(chart, index, shown) {
-    if (index === null || !shown || (!chart.uplot?.cursor.event && chart.uplot?.cursor.left < 0)) {
+    if (index === null || !shown) {
       this.tip.hide(chart);
       return;
     }
@@ -343,3 +347,5 @@ export class Charts {
     return true;
   }
 }
+
+const lookOf = ({ id, color, dash, isBase, group }) => [id, color, dash, isBase, group];
