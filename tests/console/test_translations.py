@@ -181,7 +181,7 @@ def test_every_page_speaks_chinese(client: Client, name: str) -> None:
 def test_a_run_s_history_and_why_it_failed_are_said_in_chinese(client: Client) -> None:
     project = make_project()
     cause = {"side": "cluster", "role": "policy", "rank": 1, "step": 7, "text": STORED_CAUSE}
-    run = make_run(project, state="failed", spec={"name": "r"}, cause=cause, step=7)
+    run = make_run(project, state="failed", spec={"name": "r"}, now=timezone.now(), cause=cause, step=7)
     for verb, text in (
         ("note", "Checkpoint 40 saved, 7.54 MiB in 0.063 s"),
         ("person_note", "Stop requested"),  # a person's own words stay
