@@ -253,7 +253,7 @@ API: dict[str, Rule] = {
     "GET /api/compare": _of_run(),
     "GET /api/compare/series": _of_run(metrics="reward/mean"),
     "GET /api/compare/columns": _of_run(metrics="reward/mean"),
-    "GET /api/compare/point": _of_run(metric="reward/mean", at=1),
+    "GET /api/compare/point": _of_run(metric="reward/mean", at="1"),
     "GET /api/projects": SIGNED_IN,
     "POST /api/projects": Rule(needs="superuser", body=lambda: {"name": "Another one"}),
     "GET /api/projects/{project}/members": VIEWER,
