@@ -29,6 +29,7 @@ from jobs.runner.merging import MergeSource, merge_left
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import Cleanup, find, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
+from jobs.runner.nodes.worker_readings import WorkerSampler
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
@@ -248,6 +249,7 @@ class AttemptSupervisor:
         checkpoints: SavedCheckpoints | None,
     ) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir, run=self.job.run)
+        processes = None if captures is None else WorkerSampler(captures.workers, say=report.say)
         hangs = None if translation is None else self._hang_watch(trainer, report, remote_nodes)
         over_at: float | None = None
         stop_at = 0.0
@@ -268,6 +270,8 @@ class AttemptSupervisor:
                     escalation.ask(now)
             escalation.act(now, terminate=trainer.terminate, kill=trainer.kill)
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
+            for role, rank, values in processes.read_if_due(now) if processes is not None else ():
+                report.readings(values, step=self.progress.step, role=role, rank=rank)
             if translation is not None:
                 translation.poll_if_due(now)
             if checkpoints is not None:

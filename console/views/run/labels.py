@@ -69,6 +69,16 @@ def engine_note(spec: RunSpec) -> str:
     return "" if is_known else untold(spec, "engine")
 
 
+def process_note(spec: RunSpec) -> str:
+    """Return which processes of another trainer are listed with their memory; "" for the built-in trainer."""
+    if spec.is_native:
+        return ""
+    return _(
+        "Processes: those of %(trainer)s on the runner's node, from when its process group is up. Memory of a process "
+        "is what is resident, shared pages included."
+    ) % {"trainer": _called(spec)}
+
+
 def untold(spec: RunSpec, subject: str) -> str:
     """Return what the run's trainer does not tell of a subject (jobs.catalog.trainer.UNTOLD), "" where it tells all."""
     text = trainers()[spec.trainer.name].untold.get(subject, "")

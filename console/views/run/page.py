@@ -22,7 +22,15 @@ from console.views.frame import person
 from console.views.run.charts import overview_charts, overview_chips
 from console.views.run.config import config_rows, num_changed
 from console.views.run.files import run_file, run_log, visible_run
-from console.views.run.labels import engine_note, phase_note, resume_note, resume_refusal, sample_note, untold
+from console.views.run.labels import (
+    engine_note,
+    phase_note,
+    process_note,
+    resume_note,
+    resume_refusal,
+    sample_note,
+    untold,
+)
 from console.views.run.origin import origin_of
 from jobs.accounts.access import allows
 from jobs.captures.choices import USUAL, WORDS
@@ -87,6 +95,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "sample_note": sample_note(spec),
         "sample_limits": "" if sample_note(spec) else untold(spec, "samples"),
         "engine_note": engine_note(spec),
+        "process_note": process_note(spec),
         "rows": config_rows(spec, live_settings(row).changes),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,

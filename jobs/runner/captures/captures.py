@@ -51,6 +51,10 @@ class RunnerCaptures:
         self._seen: dict[str, AttachableWorker] = {}
         self._is_broken = False
 
+    def workers(self) -> list[AttachableWorker]:
+        """Return the trainer's processes that have said who they are."""
+        return list(self._workers.there().values())
+
     def look(self, *, step: int, now: float) -> None:
         """Obey what was asked since the last call, and go on with what is under way; `step` is over by the log."""
         if self._is_broken or now < self._next_look:

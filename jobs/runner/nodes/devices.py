@@ -76,17 +76,22 @@ def _text(value: str | bytes) -> str:
 
 def device_bytes_of(pids: Sequence[int]) -> int | None:
     """Return the device memory that `pids` hold; 0 on a node without devices, None if it cannot be read."""
+    by_pid = device_bytes_by_pid()
+    return None if by_pid is None else sum(by_pid.get(pid, 0) for pid in set(pids))
+
+
+def device_bytes_by_pid() -> dict[int, int] | None:
+    """Return the memory that each process holds on all devices; {} on a node without devices, None if it cannot be
+    read."""
     nvml = _nvml()
     if nvml is None:
-        return None if has_devices() else 0
-    total = 0
-    wanted = set(pids)
+        return None if has_devices() else {}
+    by_pid: dict[int, int] = {}
     try:
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                if process.pid in wanted:
-                    total += process.usedGpuMemory or 0
+                by_pid[process.pid] = by_pid.get(process.pid, 0) + (process.usedGpuMemory or 0)
     except nvml.NVMLError:
         return None
-    return total
+    return by_pid

@@ -113,5 +113,15 @@ export function plannedMemory(rows) {
   return [...roles.values()];
 }
 
+/**
+ * Return whether memory was planned for roles, and the run tells no peaks to stand beside it.
+ *
+ * @param {{ quantity: string, role: string, term: string, not_measured: string }[]} rows of the run's plan
+ */
+export function lacksPeaks(rows) {
+  const peaks = rows.filter((row) => row.quantity === "bytes" && !row.term && row.role);
+  return peaks.length > 0 && peaks.every((row) => row.not_measured === "no_peaks");
+}
+
 const most = (/** @type {number | null} */ one, /** @type {number | null} */ other) =>
   one === null ? other : other === null ? one : Math.max(one, other);

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { clock, metric } from "../charts/numbers.js";
 import { field, find } from "../dom.js";
 import { el, fill, gettext, laneName, messageOf, ngettext, write } from "../format.js";
-import { areaPath, drawnKind, linePath, MOST_LINES, plannedMemory, rowsOf } from "./fleet.js";
+import { areaPath, drawnKind, lacksPeaks, linePath, MOST_LINES, plannedMemory, rowsOf } from "./fleet.js";
 
 /** @import { Lane, Measure } from "./fleet.js" */
 
@@ -177,8 +177,13 @@ export class SystemTab {
           );
         }),
       );
-      field("system-plan-problem").hidden = roles.length > 0;
-      write(field("system-plan-problem"), gettext("Nothing was planned or measured of its roles."));
+      const problem = !roles.length
+        ? gettext("Nothing was planned or measured of its roles.")
+        : lacksPeaks(rows)
+          ? gettext("The run does not report how much memory its roles take at most. What each process holds is above.")
+          : "";
+      field("system-plan-problem").hidden = !problem;
+      write(field("system-plan-problem"), problem);
     } catch (error) {
       field("system-plan-problem").hidden = false;
       write(field("system-plan-problem"), messageOf(error));

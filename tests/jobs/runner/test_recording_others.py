@@ -109,6 +109,8 @@ def test_a_run_is_recorded_by_time_until_it_ends_and_what_cannot_be_recorded_is_
     (told,) = [event["meta"] for event in console.of_kind("note") if "profilers" in event.get("meta", {})]
     assert told["profilers"]["policy-0"]["torch"] == ""
     assert "starts" in told["profilers"]["policy-0"]["nsys"]
+    readings = console.of_kind("system", role="policy")
+    assert min(event["values"]["memory_bytes"] for event in readings) > 1e7
     assert next(answer["answer"] for answer in console.answered if answer["number"] == 7) == {"accepted": True}
     assert states(console, "c-9")[-1] == "importing"
     assert (house.run_dir / "inductor").read_text() == "False"  # torch's profiler imports it, if nobody keeps it away

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { areaPath, drawnKind, linePath, plannedMemory, rowsOf } from "../../../static/js/run/fleet.js";
+import { areaPath, drawnKind, lacksPeaks, linePath, plannedMemory, rowsOf } from "../../../static/js/run/fleet.js";
 
 const lane = (kind, node, more = {}) => ({
   kind,
@@ -71,4 +71,13 @@ test("of a role the most that was planned and measured over its phases counts", 
       { role: "vllm", planned: 7, measured: null },
     ],
   );
+});
+
+test("a plan of roles beside which nothing was measured is told from one that lacks a role alone", () => {
+  const row = (not_measured, more = {}) => ({ quantity: "bytes", role: "policy", term: "", not_measured, ...more });
+
+  assert.equal(lacksPeaks([row("no_peaks"), row("state_not_told", { term: "weights" })]), true);
+  assert.equal(lacksPeaks([row("no_peaks"), row("")]), false);
+  assert.equal(lacksPeaks([row("role_not_told")]), false);
+  assert.equal(lacksPeaks([]), false);
 });
