@@ -12,6 +12,7 @@ from console.views.plan.panel import ROLE_WORDS
 from jobs.accounts.access import User
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
+from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
@@ -28,6 +29,7 @@ from jobs.runs.checks import (
     check_model,
     check_trainer,
     longest_sequence,
+    on_cluster,
     place,
 )
 
@@ -292,7 +294,19 @@ def _device(spec: RunSpec, state: ClusterState) -> str:
         return spec.hardware.device
     if spec.algorithm in trainers()[spec.trainer.name].needs_gpu:
         return "cuda"
-    return state.device if state.is_reachable else "auto"
+    if not state.is_reachable:
+        return "auto"
+    return "cuda" if _is_refused_without_gpu(on_cluster(spec, state)) else state.device
+
+
+def _is_refused_without_gpu(spec: RunSpec) -> bool:
+    """Return True if a rule refuses the run on the CPU, and would not on a GPU."""
+    return any(
+        fix.changes.get("hardware.device") == "cuda"
+        for finding in findings(spec)
+        if finding.level == "error" and not finding.is_overridden
+        for fix in finding.fixes
+    )
 
 
 def _asks(spec: RunSpec, state: ClusterState) -> str:

@@ -19,6 +19,7 @@ from console.views.plan.panel import estimate_panel
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
+from jobs.catalog.spec.parse import parse_spec
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Project, Run
 from jobs.planner.estimate import estimate
@@ -116,6 +117,24 @@ def test_what_needs_gpus_is_not_offered_on_cpus(editor: Client, monkeypatch: pyt
     assert f"{said}." in unescape(answer["summary"])
     assert "Planned on" in unescape(answer["plan"]["verdict"])
     assert later["launch"] == said  # the trainer trains this on GPUs only
+
+
+@pytest.mark.parametrize(
+    ("version", "algorithm", "knobs"),
+    [("1.16.0", "grpo", {"rollout.backend": "vllm"}), ("1.15.0", "sft", {})],
+)
+def test_what_a_rule_refuses_on_cpus_is_not_offered_there_either(
+    editor: Client, monkeypatch: pytest.MonkeyPatch, version: str, algorithm: str, knobs: dict[str, str]
+) -> None:
+    trainer = {"name": "trl", "version": version}
+    spec = parse_spec({"trainer": trainer, "algorithm": algorithm, "knobs": {"kernels.attention": "eager", **knobs}})
+    cluster(monkeypatch, memory=16 * GIB)
+
+    answer = editor.post("/runs/new/check", {**spec_to_form(spec), "base": json.dumps(minimal(spec))}).json()
+
+    assert spec.hardware.device == "auto"
+    assert answer["launch"] == "Needs 1 GPU; the cluster has none"
+    assert [text.startswith("TRL") for text in answer["blocking"]] == [True]
 
 
 def advised(client: Client, **texts: str) -> dict[str, Any]:
