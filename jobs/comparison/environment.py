@@ -29,9 +29,11 @@ def conditions_of(runs: Sequence[Run]) -> dict[str, RunConditions]:
         if isinstance(environment := meta.get("environment"), Mapping):
             environments[run_id].append(environment)
             if isinstance(digest := environment.get("data"), str) and digest:
-                data_of[run_id].append(f"file {digest[:_DIGEST]}")
+                data_of[run_id].append(f"file {digest[:_DIGEST]}" if " " not in digest else digest)
         if isinstance(facts := meta.get("data"), Mapping) and "sha256" in facts:
             data_of[run_id].append(f"{facts.get('num_examples', 0):,} examples {str(facts['sha256'])[:_DIGEST]}")
+        elif isinstance(facts, Mapping) and facts.get("revision"):
+            data_of[run_id].append(f"{facts.get('hub', '')} {str(facts['revision'])[:_DIGEST]}")
     attempts: dict[str, list[Attempt]] = {run_id: [] for run_id in ids}
     for attempt in Attempt.objects.filter(run__in=ids).order_by("number"):
         attempts[attempt.run_id].append(attempt)

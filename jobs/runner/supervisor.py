@@ -185,6 +185,8 @@ class AttemptSupervisor:
             spec=prepared.spec,
             declared=self.job.trainers,
             working_dir=prepared.launch.working_dir,
+            run_dir=self.job.run_dir,
+            has_read_data=lambda: self.progress.step > 0 or trainer.poll() is not None,
         )
         surroundings = tell_surroundings(report.note, parts=parts)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop

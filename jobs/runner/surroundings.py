@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -24,10 +25,11 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer_environment import TrainersMisread, environment_of, read_environments
 from jobs.runner.nodes.devices import device_names, driver_version
 from jobs.runner.source_trees import MAX_TREES, SourceTree, source_tree
+from jobs.runner.training_data import data_digest, hub_revision
 from jobs.runner.variables.variables import NO_VARIABLES, GivenVariables
 
 ASK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
-MAX_DATA_BYTES = 8 << 30  # half a minute of reading, beside the run
+LOOK_SECONDS = 0.5
 _MAX_PACKAGES = 1000
 _MAX_NAME = 80
 _ASK = """
@@ -60,7 +62,7 @@ class Environment(TypedDict):
     packages: dict[str, str]  # name, in lower case -> version, of the interpreter that has the trainer
     code: str  # digest of Pitwall's own sources there
     sources: list[SourceTree]  # folders of Git that packages are installed from, and that the run works in
-    data: str  # SHA-256 of the data file on the node, where the trainer does not tell one itself
+    data: str  # SHA-256 of another trainer's training files, or why there is none; "" where they are told otherwise
     variables: dict[str, str]  # what people gave the run besides, with values
     secrets: list[str]  # names
 
@@ -69,7 +71,8 @@ class Environment(TypedDict):
 class AttemptParts:
     """What is known of an attempt beforehand: the interpreter that has the trainer, and what it is started with.
 
-    Of `variables` secrets are named alone. `declared` is what PITWALL_TRAINERS says.
+    Of `variables` secrets are named alone. `declared` is what PITWALL_TRAINERS says. `has_read_data` returns True once
+    the trainer has its data, or has ended.
     """
 
     python: str
@@ -77,14 +80,27 @@ class AttemptParts:
     spec: RunSpec | None = None
     declared: str = ""
     working_dir: Path | None = None
+    run_dir: Path | None = None
+    has_read_data: Callable[[], bool] = lambda: True
 
 
 def tell_surroundings(note: Callable[[str, Mapping[str, object]], None], *, parts: AttemptParts) -> threading.Thread:
-    """Say what the attempt runs on and with, from a thread: `note(text, meta)` once, whatever could be read."""
+    """Say what the attempt runs on and with, from a thread: `note(text, meta)` once, whatever could be read.
+
+    Once more for a dataset of the hub, when the trainer has read it: only then is its newest revision in the cache.
+    """
 
     def work() -> None:
         environment = surroundings(parts)
         note(_sentence(environment), {"environment": environment})
+        spec = parts.spec
+        if spec is None or spec.is_native or spec.data.kind != "hub":
+            return
+        while not parts.has_read_data():
+            time.sleep(LOOK_SECONDS)
+        revision = hub_revision(spec, {**os.environ, **parts.variables.all})
+        text = f"revision {revision}" if revision else "its revision is not in the cache of this node"
+        note(f"Training data: {spec.data.id}, {text}", {"data": {"hub": spec.data.id, "revision": revision}})
 
     thread = threading.Thread(target=work, name="surroundings", daemon=True)
     thread.start()
@@ -107,7 +123,7 @@ def surroundings(parts: AttemptParts) -> Environment:
         "packages": installed.packages,
         "code": _code_digest(),
         "sources": _sources(installed.editable, parts.working_dir),
-        "data": _data_digest(parts.spec),
+        "data": data_digest(parts.spec, parts.run_dir),
         "variables": dict(parts.variables.shown),
         "secrets": sorted(parts.variables.secret),
     }
@@ -164,18 +180,6 @@ def _image(parts: AttemptParts) -> str:
 def _system() -> str:
     with contextlib.suppress(OSError):
         return str(platform.freedesktop_os_release().get("PRETTY_NAME", ""))
-    return ""
-
-
-def _data_digest(spec: RunSpec | None) -> str:
-    """Return the SHA-256 of a data file that lies on the node; the built-in trainer tells that of what it reads."""
-    if spec is None or spec.is_native or spec.data.kind != "path":
-        return ""
-    path = Path(spec.data.id)
-    with contextlib.suppress(OSError):
-        if path.is_file() and path.stat().st_size <= MAX_DATA_BYTES:
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
     return ""
 
 

@@ -152,6 +152,7 @@ def test_grpo_of_trl_is_launched_by_the_form_killed_and_seen_to_its_end(
     assert until(page, f"({STEPS}).length == {TRL.steps} && ({STEPS})") == list(range(1, TRL.steps + 1))
     assert page.evaluate("window.isSamePage"), "the page must grow without a reload"
     page.get_by_role("link", name=re.compile("^System")).click()
+    page.get_by_label("Show", exact=True).select_option("memory_share")
     expect(page.locator("[data-system-rows]")).to_contain_text("policy 0")
     page.get_by_role("link", name=re.compile("^Samples")).click()
     expect(page.locator("tr[data-sample]").first).to_be_visible()

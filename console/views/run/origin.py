@@ -95,6 +95,8 @@ def _facts(environment: Mapping[str, Any], data: object, spec: RunSpec) -> Itera
     if isinstance(data, Mapping) and "sha256" in data:
         about = {"n": f"{data.get('num_examples', 0):,}", "digest": data["sha256"]}
         yield _("Training data"), _("%(n)s examples, %(digest)s") % about
+    elif isinstance(data, Mapping) and data.get("revision"):
+        yield _("Training data"), f"{data.get('hub', '')} {data['revision']}"
     else:
         yield _("Training data"), text("data")
     seeds = [knob_id for knob_id in spec.knobs if knob_id.endswith(".seed")]

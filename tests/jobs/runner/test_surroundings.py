@@ -1,6 +1,5 @@
 """What an attempt runs on and with is told once, of the interpreter that has the trainer."""
 
-import hashlib
 import importlib.metadata
 import socket
 import subprocess
@@ -70,11 +69,24 @@ def test_commit_and_diff_of_the_working_directory_are_told_and_nothing_of_it_is_
     assert source_tree(tmp_path.parent, name="none") is None
 
 
-def test_the_data_file_of_another_trainer_has_a_digest(tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
-    file.write_bytes(b"{}\n")
-    spec = parse_spec({"trainer": {"name": "trl"}, "algorithm": "sft", "data": {"kind": "path", "id": str(file)}})
+def test_a_dataset_of_the_hub_is_told_with_its_revision_once_the_trainer_has_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = parse_spec({"trainer": {"name": "trl"}, "algorithm": "sft", "data": {"kind": "hub", "id": "me/rows"}})
+    ref = tmp_path / "hub" / "datasets--me--rows" / "refs" / "main"
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    told: list[Mapping[str, Any]] = []
 
-    assert (
-        surroundings(AttemptParts(python="/nowhere/python", spec=spec))["data"] == hashlib.sha256(b"{}\n").hexdigest()
-    )
+    def has_read() -> bool:  # it loads them meanwhile
+        is_there = ref.exists()
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_text("c0ffee")
+        return is_there
+
+    parts = AttemptParts(python="/nowhere/python", spec=spec, has_read_data=has_read)
+    tell_surroundings(lambda text, meta: told.append({"text": text, **meta}), parts=parts).join()
+
+    assert told[0]["environment"]["data"] == ""
+    assert told[1]["data"] == {"hub": "me/rows", "revision": "c0ffee"}
+    assert told[1]["text"] == "Training data: me/rows, revision c0ffee"
