@@ -1,7 +1,8 @@
 """`make proof-trainers`: other people's trainers train the bundled model on CPU, each in its own environment.
 
-They are launched through the console and watched live; what was measured becomes docs/proofs/trainers.md. Arguments:
-names of runs ("openrlhf dpo" "verl sft"); nothing for all. Results of earlier calls stay in build/proofs/.
+They are launched through the console and watched live; what was measured becomes docs/proofs/trainers.md, with what no
+machine without a GPU can run. Arguments: names of runs ("openrlhf dpo" "verl sft"); nothing for all. Results of earlier
+calls stay in build/proofs/.
 """
 
 import json
@@ -19,6 +20,7 @@ from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_f
 from tests.journeys.environments import make_environment
 from tests.journeys.other_trainers import RUNS, files_of, points, record_once_it_trains, run_folder, token_of, watch
 from tests.proofs.checkpoint_models import make_models
+from tests.proofs.needs_gpu import needs_gpu_lines
 
 REPORT = ROOT / "docs" / "proofs" / "trainers.md"
 RESULTS = ROOT / "build" / "proofs" / "trainers.json"
@@ -131,6 +133,7 @@ def report(results: Mapping[str, Mapping[str, Any]]) -> str:
         cells = [RUNS[name]["name"], found["state"], found["seconds"], found["steps"], found["looks"]]
         cells += [f"`{JUDGED_BY[name]}`", *numbers, "yes" if found["model"] else "no"]
         lines.append(f"| {' | '.join(str(cell) for cell in cells)} | {'holds' if is_good(name, found) else 'BROKEN'} |")
+    lines += ["", *needs_gpu_lines(RUNS)]
     for name, found in results.items():
         python, *words = found["argv"] or [""]
         known = ", ".join(f"`{metric}`" for metric in found["metrics"])
@@ -174,6 +177,7 @@ def main(chosen: Sequence[str]) -> int:
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1))
     REPORT.write_text(report(results))
+    print(*needs_gpu_lines(RUNS), sep="\n", flush=True)
     return 0 if all(is_good(name, found) for name, found in results.items()) else 1
 
 
