@@ -8,8 +8,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -193,7 +194,9 @@ class AttemptSupervisor:
         saves = adapter(prepared.spec.trainer.name).checkpoints.saves_when_stopped(prepared.spec)
         term = max(self.job.stop_grace_seconds, self.job.term_grace_seconds) if saves else self.job.term_grace_seconds
         escalation = Escalation(grace_seconds=grace, term_seconds=term)
-        remote_nodes = RemoteNodes(self.job, report, self.progress)
+        remote_nodes = RemoteNodes(
+            self.job, report, self.progress, tell=None if translation is None else self._teller_of(translation)
+        )
         try:
             with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
                 ended = self._supervise(trainer, report, escalation, remote_nodes, translation, captures, checkpoints)
@@ -283,7 +286,7 @@ class AttemptSupervisor:
                 captures.look(step=self.progress.step, now=now)
             if hangs is not None:
                 hangs.look_if_due(step=self.progress.step)
-            remote_nodes.watch(now)
+            remote_nodes.watch(now, trainer=trainer.pid)
             if self.progress.is_over:
                 over_at = over_at or now
                 if now - over_at > OVERDUE_SECONDS:
@@ -292,6 +295,10 @@ class AttemptSupervisor:
         if self.asked_to_end.is_set():  # Ray signals the whole tree at once: the trainer may have ended first
             escalation.hasten(time.monotonic())
         return ended
+
+    def _teller_of(self, translation: Translation) -> Callable[[str, Sequence[Mapping[str, Any]]], None]:
+        """Return what writes down on which nodes a trainer runs that does not tell of them."""
+        return lambda text, nodes: translation.note(text, step=self.progress.step, nodes=nodes)
 
     def _merge(self, prepared: PreparedRun, report: ShippedReport, adapters: Path | None) -> bool:
         """Make a whole model of the adapters that the trainer left, or of its shards; return whether that worked."""

@@ -91,10 +91,10 @@ def read_fleet(run: Run) -> MachineReadings:
     system_series = [
         each for each in answer.series if each.kind == "system" and each.attempt == run.latest_attempt and each.n
     ]
-    names, places = _placement(run)
+    names, places, rest = _placement(run)
     by_lane: dict[FleetLane, dict[str, Series]] = {}
     for each in system_series:
-        lane, reading = _lane(each, places)
+        lane, reading = _lane(each, places, rest)
         by_lane.setdefault(lane, {})[reading] = each
     lanes = tuple(sorted(by_lane, key=lambda lane: (lane.node < 0, lane)))
     times = _grid(system_series, len(lanes))
@@ -121,10 +121,10 @@ def read_fleet(run: Run) -> MachineReadings:
     )
 
 
-def _lane(series: Series, places: Mapping[str, int]) -> tuple[FleetLane, str]:
-    """Return whose reading it is, and its name without the device's."""
+def _lane(series: Series, places: Mapping[str, int], rest: int) -> tuple[FleetLane, str]:
+    """Return whose reading it is, and its name without the device's; `rest` is the node of a worker without a place."""
     if series.role not in _NODE_ROLES:
-        node = places.get(f"{series.role}-{series.rank}", -1 if places else 0)
+        node = places.get(f"{series.role}-{series.rank}", rest)
         return FleetLane(node=node, kind="process", role=series.role, rank=series.rank), series.name
     node = 0 if series.role == "runner" else series.rank
     if match := _OF_DEVICE.fullmatch(series.name):
@@ -132,12 +132,18 @@ def _lane(series: Series, places: Mapping[str, int]) -> tuple[FleetLane, str]:
     return FleetLane(node=node, kind="node"), series.name
 
 
-def _placement(run: Run) -> tuple[dict[int, str], dict[str, int]]:
-    """Return the names of nodes by index, and worker ("policy-0") -> index, as the trainer told; {} on one node."""
+def _placement(run: Run) -> tuple[dict[int, str], dict[str, int], int]:
+    """Return the names of nodes by index, worker ("policy-0") -> index as was told, and that of all other workers.
+
+    On one node nothing is told, and all are there. Of a trainer that does not tell its runner reads those on its own
+    node, which it lists without workers. Elsewhere nobody knows.
+    """
     note = RunEvent.objects.filter(run=run, attempt=run.latest_attempt, verb="note", data__has_key="nodes").last()
     nodes = note.data["nodes"] if note is not None else []
     names = {node["index"]: node["name"] or node["address"] for node in nodes}
-    return names, {worker: node["index"] for node in nodes for worker in node["workers"]}
+    places = {worker: node["index"] for node in nodes for worker in node["workers"]}
+    is_rest_here = not nodes or any(node["index"] == 0 and not node["workers"] for node in nodes)
+    return names, places, 0 if is_rest_here else -1
 
 
 def _grid(system_series: list[Series], num_lanes: int) -> Ints:

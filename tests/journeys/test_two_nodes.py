@@ -5,7 +5,9 @@ How a run goes on where its files are not is in `make proof-resume`, that it doe
 
 import io
 import os
+import shlex
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -25,6 +27,25 @@ pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest
 
 FIRST_LINE = "I am the second of two"
 LAST_LINE = "I can see my house from here"
+OWN_PROGRAM = """
+import os, pathlib, time
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+ray.init(log_to_driver=False)
+@ray.remote(num_cpus=1)
+class Worker:
+    def write(self, folder):
+        log = pathlib.Path(folder) / "log"
+        log.mkdir(parents=True, exist_ok=True)
+        (log / "worker-0.stderr").write_text("far away")
+here = ray.get_runtime_context().get_node_id()
+(other,) = [node["NodeID"] for node in ray.nodes() if node["NodeID"] != here]
+worker = Worker.options(scheduling_strategy=On(other, soft=False)).remote()
+ray.get(worker.write.remote(os.environ["PITWALL_RUN_DIR"]))
+print("step 1 loss 0.5", flush=True)
+time.sleep(1000)
+"""
+"""A trainer that knows nothing of Pitwall, with an actor on the other node."""
 POST = """async ([path, body]) => {
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value
         ?? document.cookie.match(/csrftoken=([^;]+)/)[1];
@@ -104,6 +125,34 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster, nsy
     (rewards,) = api.get("/series?metrics=reward/mean")["series"]
     assert rewards["x"] == list(range(1, len(rewards["x"]) + 1)), "every step once"
     everything_is_in_the_browser(page, api, cluster, run_id)
+
+
+@pytest.mark.slow("beside the two nodes of the test before")
+def test_nodes_of_a_trainer_that_does_not_tell_of_them_are_seen(page: Page, cluster: Cluster) -> None:
+    knobs = {
+        "own_command.argv": shlex.join([sys.executable, "-c", OWN_PROGRAM]),
+        "own_command.patterns": "step (?P<step>\\d+) loss (?P<loss>\\S+)",
+    }
+    spec = {"name": "elsewhere", "algorithm": "sft", "trainer": {"name": "own_command"}, "knobs": knobs}
+    page.goto(f"{cluster.url}/cluster")
+    status, launched = Api(page, f"{cluster.url}/api").post("/runs", spec)
+    assert status == 201, launched
+    run_id = launched["run"]["id"]
+    api = Api(page, f"{cluster.url}/api/runs/{run_id}")
+
+    wait_until(lambda: ("cpu_percent", "node", 1) in names_of_metrics(api), 200)
+    nodes = where_workers_are(api)
+    marks = {"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"}
+    forgotten = cluster.other.start("sleep", "1000", env=marks, log=Path(os.devnull))
+    api.post("/stop", {})
+    wait_until(lambda: api.get("")["state"] == "stopped", 200)
+
+    assert [(node["name"], node["workers"]) for node in nodes] == [("head", []), ("other", ["Worker-0"])]
+    proof = api.get("")["cleanup"]
+    assert [name.partition(" ")[0] for name in proof["nodes"]] == ["head", "other"]
+    assert any("sleep 1000" in ended for ended in proof["ended"]), proof
+    assert forgotten.wait(5) != 0
+    assert cluster.head.has(f"{RUN_ROOT}/{run_id}/a1/log/worker-0.stderr"), "logs of the other node are brought"
 
 
 class Api:

@@ -1,11 +1,13 @@
 """`python -m jobs.runner.nodes.agents`: the runner's helper that talks to Ray, on runs that use several nodes.
 
 The runner itself never joins the cluster: this child does, so that a Ray that hangs or crashes takes only the helper
-with it. Orders come as JSON lines on stdin: first `{"run_dir", "nodes": [...]}` with the other nodes of the attempt
-(`jobs.engine.workers.node_placement.told`), then at most one `{"end": seconds, "write": seconds, "captures": {id:
-tool}}`, with the captures that the trainer left open. Answers go as JSON lines to stdout: `{"index", "values"}` every
-two seconds for each node, `{"say"}`, `{"cleanups", "unchecked"}`, `{"left": {name: why it is of no use}}` of those
-captures' files, and at the end, when logs and files of those nodes are here too, `{"done"}`.
+with it. Orders come as JSON lines on stdin: first `{"run_dir", "nodes": [...], "looks"}` with the other nodes of the
+attempt (`jobs.engine.workers.node_placement.told`), or with `looks` for the order to look where the trainer's actors
+are (job_nodes.py); then at most one `{"end": seconds, "write": seconds, "captures": {id: tool}}`, with the captures
+that the trainer left open. Answers go as JSON lines to stdout: `{"index", "values"}` every two seconds for each node,
+`{"nodes", "text"}` where others are seen, `{"alone"}` where there are none, `{"say"}`, `{"cleanups", "unchecked"}`,
+`{"left": {name: why it is of no use}}` of those captures' files, and at the end, when logs and files of those nodes are
+here too, `{"done"}`.
 """
 
 import contextlib
@@ -17,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ import ray
 from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from jobs.runner.nodes.job_nodes import LOOK_SECONDS, JobNodes, sentence_of
 from jobs.runner.nodes.node_agent import NodeAgent
 from jobs.runner.nodes.orphans import Cleanup
 from jobs.runner.reporting.trainer_progress import node_name
@@ -43,14 +46,22 @@ class Agents:
 
     def __init__(self, order: Mapping[str, Any], *, run: str, attempt: int, say: Callable[[str], None]) -> None:
         self._run_dir = Path(order["run_dir"])
-        self._say = say
+        self._run, self._attempt, self._say = run, attempt, say
         self._logged: set[str] = set()
-        self._names = {int(node["index"]): node_name(node) for node in order["nodes"]}
-        self._actors = {}
-        for node in order["nodes"]:
+        self._names: dict[int, str] = {}
+        self._actors: dict[int, Any] = {}
+        self.add(order["nodes"])
+
+    def add(self, nodes: Sequence[Any]) -> None:
+        """Have an agent on each of these nodes (`OtherNode`) that has none yet."""
+        for node in nodes:
+            index = int(node["index"])
+            if not index or index in self._names:
+                continue
+            self._names[index] = node_name(node)
             strategy = NodeAffinitySchedulingStrategy(node["node"], soft=False)
             actor = ray.remote(NodeAgent).options(num_cpus=0, scheduling_strategy=strategy)
-            self._actors[int(node["index"])] = actor.remote(run=run, attempt=attempt, run_dir=str(order["run_dir"]))
+            self._actors[index] = actor.remote(run=self._run, attempt=self._attempt, run_dir=str(self._run_dir))
 
     def readings(self) -> dict[int, Mapping[str, float]]:
         """Return the readings of the nodes that answer within two seconds."""
@@ -150,14 +161,14 @@ def main() -> int:
         say=lambda text: answer(say=text),
     )
     try:
-        _serve(agents, orders, answer)
+        _serve(agents, orders, answer, JobNodes(int(sys.argv[1])) if order.get("looks") else None)
     finally:
         ray.shutdown()
     return 0
 
 
-def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None]) -> None:
-    due = time.monotonic()
+def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None], job_nodes: JobNodes | None) -> None:
+    due = look_due = time.monotonic()
     while True:
         has_order, _, _ = select.select([orders], [], [], max(0.0, due - time.monotonic()))
         if has_order:
@@ -172,6 +183,19 @@ def _serve(agents: Agents, orders: io.FileIO, answer: Callable[..., None]) -> No
                 answer(done=True)
             return
         due = time.monotonic() + PERIOD_SECONDS
+        if job_nodes is not None and due > look_due:
+            look_due = due + LOOK_SECONDS
+            try:
+                nodes = job_nodes.look()
+            except Exception as error:  # of Ray's insides nothing is promised
+                answer(say=f"Nothing more is known of where the trainer's actors are: {error!r}")
+                job_nodes, nodes = None, []
+            if nodes:
+                agents.add(nodes)
+                answer(nodes=nodes, text=sentence_of(nodes))
+            if job_nodes is not None and job_nodes.is_alone:
+                answer(alone=True)
+                return
         for index, values in agents.readings().items():
             answer(index=index, values=values)
 

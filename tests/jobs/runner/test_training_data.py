@@ -20,7 +20,7 @@ def sha256(data: bytes) -> str:
 
 
 @pytest.mark.parametrize(("kind", "where"), [("bundled", "word-problems"), ("upload", f"upload:{'ab' * 32}")])
-def test_what_was_laid_out_for_the_trainer_is_hashed(tmp_path: Path, kind: str, where: str) -> None:
+def test_materialized_rows_are_hashed(tmp_path: Path, kind: str, where: str) -> None:
     (tmp_path / "inputs").mkdir()
     (tmp_path / "inputs" / "train.jsonl").write_bytes(b"{}\n")
 

@@ -55,6 +55,20 @@ def test_lanes_stand_by_node_with_their_newest_readings() -> None:
     assert (device.kind, device.low[-1], device.middle[-1], device.high[-1]) == ("device", 0.0, 0.25, 0.5)
 
 
+def test_processes_of_a_trainer_that_tells_no_places_are_on_its_runner_s_node() -> None:
+    run = make_run(state="running")
+    about = {"node": "a", "address": "10.0.0.1", "name": "n"}
+    nodes = [{**about, "index": 0, "workers": []}, {**about, "index": 1, "workers": ["WorkerDict-0"]}]
+    own = make.system({"memory_bytes": 1e9}, attempt=1, step=1, role="policy", rank=0, t=T0)
+    store(
+        [delivery(run.pk, 1, [make.note("", attempt=1, step=0, meta={"nodes": nodes}), own])],
+        memory=AttemptCache(),
+        now=NOW,
+    )
+
+    assert [(lane.kind, lane.node) for lane in read_fleet(run).lanes] == [("process", 0)]
+
+
 def test_a_node_that_fell_silent_has_no_reading_any_more() -> None:
     fleet = read_fleet(reported(make_run(state="running"), seconds=120))
 

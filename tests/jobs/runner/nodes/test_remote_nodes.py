@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.runner.console_client.runner_job import RunnerJob
-from jobs.runner.nodes.remote_nodes import RemoteNodes, merge
+from jobs.runner.nodes.remote_nodes import RemoteNodes, merge, talks_to_ray
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 
 RUN, ATTEMPT = f"r-elsewhere-{os.getpid()}", 3  # processes of another session of these tests are not ours
@@ -37,14 +37,14 @@ class Listener:
         raise AssertionError("no node answers in these tests")
 
 
-def remote_nodes(run_dir: Path, listener: Listener, *, nodes: list[dict[str, Any]]) -> RemoteNodes:
+def remote_nodes(run_dir: Path, listener: Listener, *, nodes: list[dict[str, Any]], tell: Any = None) -> RemoteNodes:
     (run_dir / "log").mkdir(parents=True)
     note = {"kind": "note", "role": "driver", "rank": 0, "step": 0, "text": "Workers: ...", "meta": {"nodes": nodes}}
     (run_dir / "events.jsonl").write_text(json.dumps(note) + "\n" if nodes else "")
     job = RunnerJob(url="http://127.0.0.1:1", token="t", run=RUN, attempt=ATTEMPT, run_root=run_dir.parents[1])
     progress = TrainerProgress(path=run_dir / "events.jsonl")
     progress.read()
-    return RemoteNodes(job, listener, progress)  # type: ignore[arg-type]  # a listener is all it needs of a report
+    return RemoteNodes(job, listener, progress, tell=tell)  # type: ignore[arg-type]  # a listener is all it needs of a report
 
 
 @pytest.fixture
@@ -85,6 +85,34 @@ def test_nodes_are_named_where_ray_is_gone(run_dir: Path, monkeypatch: pytest.Mo
 
     assert cleanup == {**CLEANUP, "nodes_unchecked": ["blue (10.0.0.2)"]}
     assert any("Ray does not answer" in line for line in listener.lines)
+
+
+def test_nodes_that_the_trainer_does_not_tell_of_are_told_by_whoever_writes_its_events(run_dir: Path) -> None:
+    told: list[tuple[str, Any]] = []
+    helper = remote_nodes(run_dir, Listener(), nodes=[], tell=lambda text, nodes: told.append((text, nodes)))
+
+    helper._take({"nodes": NODES, "text": "1 × Worker on node 1, blue"})
+    is_told_from_its_own_thread = bool(told)
+    helper.watch(0.0)
+    helper.watch(1.0)
+
+    assert not is_told_from_its_own_thread
+    assert told == [("1 × Worker on node 1, blue", NODES)]
+
+
+def test_a_trainer_that_does_not_talk_to_ray_has_no_helper(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ray:
+        address = f"127.0.0.1:{ray.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        helper = remote_nodes(run_dir, Listener(), nodes=[], tell=lambda *_: None)
+
+        helper.watch(0.0, trainer=os.getpid())
+        helper.watch(1e6, trainer=os.getpid())
+        with socket.create_connection(ray.getsockname()):
+            talks = talks_to_ray(os.getpid(), address)
+
+    assert helper.pid is None
+    assert talks
 
 
 def test_one_cleanup_report_speaks_for_all_nodes() -> None:
