@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -152,7 +154,7 @@ def test_grpo_of_trl_is_launched_by_the_form_killed_and_seen_to_its_end(
     assert until(page, f"({STEPS}).length == {TRL.steps} && ({STEPS})") == list(range(1, TRL.steps + 1))
     assert page.evaluate("window.isSamePage"), "the page must grow without a reload"
     page.get_by_role("link", name=re.compile("^System")).click()
-    page.get_by_label("Show", exact=True).select_option("memory_share")
+    page.locator("[data-system-measure]").select_option("memory_share")
     expect(page.locator("[data-system-rows]")).to_contain_text("policy 0")
     page.get_by_role("link", name=re.compile("^Samples")).click()
     expect(page.locator("tr[data-sample]").first).to_be_visible()
@@ -248,6 +250,41 @@ def test_checkpoints_of_adapters_become_whole_models(client: ApiClient, stack: S
     assert (made["models"], made["problem"]) == (made["checkpoints"], ""), made
     # What verl leaves is made of its last checkpoint, what the others leave of the adapters that they have left.
     assert made["says_the_same"] is (None if name == "verl sft" else True)
+
+
+OWN_PROGRAM = """
+import sys, time
+import pitwall
+for step in range(1, 6):
+    print(f"step {step} loss {1 / step}", flush=True)
+    pitwall.log({"reward/mean": step / 5}, step=step)
+print("that was all", file=sys.stderr)
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.slow("a run of a command")
+def test_a_command_of_one_s_own_is_seen_from_its_first_line_to_its_end(
+    page: Page, client: ApiClient, stack: Stack, token: str
+) -> None:
+    knobs = {
+        "own_command.argv": shlex.join([sys.executable, "-c", OWN_PROGRAM]),
+        "own_command.patterns": r"step (?P<step>\d+) loss (?P<loss__sft>\S+)",
+    }
+    spec = {"name": "mine", "algorithm": "sft", "trainer": {"name": "own_command"}, "knobs": knobs}
+    run = client.launch(spec, key="own command").id
+
+    seen = watch(client, run, seconds=RUN_SECONDS)
+
+    assert seen.header["state"] == "finished", json.dumps(seen.header["cause"])
+    assert answer_of(stack, token, f"/runs/{run}")["cleanup"]["processes_left"] == 0
+    assert points(client, run, "loss/sft") == [(step, pytest.approx(1 / step)) for step in range(1, 6)]
+    assert points(client, run, "reward/mean")[-1] == (5, 1.0)
+    (line,) = answer_of(stack, token, f"/runs/{run}/logs?role=driver&q=that was all")["lines"]
+    assert line["text"] == "that was all"
+    page.goto(f"{stack.url}/runs/{run}/logs")
+    expect(state(page)).to_contain_text("finished")
+    expect(page.locator("[data-log-view]")).to_contain_text("that was all")
 
 
 def test_a_trainer_that_the_cluster_does_not_have_is_named_before_anything_starts(client: ApiClient) -> None:

@@ -1,4 +1,4 @@
-"""What of other trainers no machine without a GPU can run, as the catalog has it: algorithms, engines, rules, recipes."""
+"""What of other trainers needs a GPU, as the catalog has it: algorithms, engines, rules, recipes."""
 
 import re
 from collections.abc import Collection, Iterator
