@@ -1,8 +1,9 @@
-"""Start Ray workers so that nsys can attach to them at any step: what decides that on the node, and what is missing.
+"""Start processes so that nsys can attach to them at any step: what decides that on the node, and what is missing.
 
-Standard library only. The launcher is a few lines of POSIX shell that travel in the actor's runtime environment, so
-nothing has to be shared between nodes. On a node with a working nsys it starts the worker under `nsys launch`, which
-records nothing until a session is started (profiling.recorders.nsys); on any other it just starts the worker.
+Standard library only. The launcher is a few lines of POSIX shell that travel in the runtime environment of a Ray actor,
+so that nothing has to be shared between nodes, or before the words of a command. On a node with a working nsys it
+starts the process under `nsys launch`, which records nothing until a session is started (profiling.recorders.nsys); on
+any other it just starts the process.
 """
 
 import os
@@ -53,12 +54,16 @@ Then start Ray on that node again, with that PATH, and start the run again.
 """
 """What to do where nsys is missing: for people, as a block of commands."""
 
-# The first argument is Ray's worker program on this node: the interpreter that Ray itself runs with stands beside it.
+# The first argument of a worker is Ray's program on this node: the interpreter that Ray itself runs with stands beside
+# it.
+_INTERPRETER = """\
+l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"}/bin/$n
+[ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3
+"""
+
 # `</dev/null`: without it nsys loses its agent, and the worker never comes up. Of many launches at one moment a few
 # fail before the program starts (then the marker file is still there) and leave an agent behind: end it and try again.
 _SCRIPT = """\
-l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"}/bin/$n
-[ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3
 s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && i=$(ls "$t"/../host-linux-*/QdstrmImporter 2>/dev/null) \\
 && timeout 20 "$i" --version >/dev/null 2>&1 </dev/null && timeout 20 "$s" --version >/dev/null 2>&1 </dev/null \\
 || exec @plain@ "$@"
@@ -67,7 +72,7 @@ for k in 1 2 3; do
   m=$(mktemp) || break
   PITWALL_NSYS_SESSION=pitwall-$$-${m##*.}
   "$s" launch --session-new="$PITWALL_NSYS_SESSION" -t @trace@ --wait=primary \\
-    sh -c 'rm -f "$0"; exec "$@"' "$m" "$p" "$@" </dev/null
+    sh -c '@started@rm -f "$0"; exec "$@"' "$m" @program@ "$@" </dev/null
   r=$?
   [ -e "$m" ] || exit $r
   rm -f "$m"
@@ -76,8 +81,24 @@ for k in 1 2 3; do
   done
 done
 unset PITWALL_NSYS_SESSION PITWALL_NSYS_TRACE
-exec "$p" "$@"
+exec @program@ "$@"
 """
+
+
+def command(argv: Sequence[str], *, trace: str, pid_file: Path) -> tuple[str, ...]:
+    """Return the command that starts `argv` under nsys where the node has it, else as it is; its exit code is that.
+
+    `trace` as in `runtime_env`. Under nsys the program has a session of its own and sees no signal that is sent to this
+    command: `pid_file` says then which process it is.
+    """
+    names = f"PITWALL_NSYS_PID={shlex.quote(str(pid_file))}; export PITWALL_NSYS_PID\n"
+    script = _filled(trace=trace, program="", plain="", started='echo $$ > "$PITWALL_NSYS_PID"; ')
+    return ("sh", "-c", names + script, "launch_nsys", *argv)
+
+
+def _filled(*, trace: str, program: str, plain: str, started: str) -> str:
+    script = _SCRIPT.replace("@trace@", shlex.quote(trace)).replace("@started@", started)
+    return script.replace("@program@", program).replace("@plain@", plain)
 
 
 def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none", plain: Sequence[str] = ()) -> dict[str, str]:
@@ -91,8 +112,8 @@ def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none", plain: Sequ
     gives_way = (bool(plain) and tool != "nsys") or (is_torch(tool) and "cuda" in trace)
     if ready == "off" or (ready == "auto" and gives_way):
         return {"py_executable": shlex.join(plain)} if plain else {}
-    script = _SCRIPT.replace("@python@", shlex.quote(sys.executable)).replace("@trace@", shlex.quote(trace))
-    script = script.replace("@plain@", shlex.join(plain) or '"$p"')
+    script = _INTERPRETER.replace("@python@", shlex.quote(sys.executable))
+    script += _filled(trace=trace, program='"$p"', plain=shlex.join(plain) or '"$p"', started="")
     return {"py_executable": f"sh -c {shlex.quote(script)} launch_nsys"}
 
 

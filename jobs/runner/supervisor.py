@@ -16,6 +16,7 @@ import psutil
 
 from jobs.adapters.adapter import adapter
 from jobs.adapters.checkpoints import origin_of
+from jobs.catalog.spec.own_profile import starts_under_nsys
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
 from jobs.runner.captures.recovery import CaptureRecovery
@@ -175,6 +176,7 @@ class AttemptSupervisor:
                 environ=with_variables(environment_for(prepared.spec, os.environ, self.job.run_dir), variables),
                 working_dir=None if prepared.spec.is_native else prepared.launch.working_dir or self.job.run_dir,
                 variables=variables.all,
+                nsys_trace=_nsys_trace(prepared.spec, self.job.device),
             )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
             report.start()
@@ -382,6 +384,13 @@ class AttemptSupervisor:
 
     def _wait(self, report: ShippedReport) -> int:
         return EXIT_DONE if report.wait_until_done() else EXIT_FENCED
+
+
+def _nsys_trace(spec: RunSpec, device: str) -> str:
+    """Return what nsys is to record of a trainer that is started under it, "" for one that is not."""
+    if not starts_under_nsys(spec):
+        return ""
+    return "nvtx" if "cpu" in (spec.hardware.device, device) else "cuda,nvtx"
 
 
 def _refused(prepared: PreparedRun) -> Mapping[str, str]:

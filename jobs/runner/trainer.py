@@ -13,12 +13,14 @@ from typing import IO
 import psutil
 
 from jobs.adapters.launching import Launch
+from profiling.launch_nsys import command as under_nsys
 
 STOPPED_EXIT_CODE = 10
 FAST_STOP_SECONDS = 8.0  # from the command to SIGTERM when the cluster wants the job to end (Ray kills it after 20 s)
 FAST_TERM_SECONDS = 5.0
 HIDDEN = ("PITWALL_TOKEN", "PITWALL_URL")  # the trainer never talks to the console
 
+PID_FILE = "trainer.pid"
 _PATH = "PYTHONPATH"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -48,8 +50,9 @@ class TrainerNotStarted(OSError):
 class TrainerProcess:
     """The running child. To be started from the main thread: the death of the thread that forks is what it notices."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+    def __init__(self, process: subprocess.Popen[bytes], *, pid_file: Path | None = None) -> None:
+        """`pid_file` names the trainer's own process once that runs under nsys, which passes no signal on."""
+        self._process, self._pid_file = process, pid_file
         self.pid = process.pid
 
     def poll(self) -> Exit | None:
@@ -65,15 +68,34 @@ class TrainerProcess:
     def terminate(self) -> None:
         """Send SIGTERM to the driver, which is what saves and ends the rest."""
         if self._process.poll() is None:
-            self._process.terminate()
+            own = self._under_nsys()
+            if own is None:
+                self._process.terminate()
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(own, signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to the driver and its process group."""
         if self._process.poll() is None:
+            if (own := self._under_nsys()) is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(own, signal.SIGKILL)  # it leads a group of its own
             try:
                 os.killpg(self.pid, signal.SIGKILL)
             except ProcessLookupError:
                 self._process.kill()
+
+    def _under_nsys(self) -> int | None:
+        """Return the trainer's process where that is another than ours: it is below ours, whatever the file says."""
+        if self._pid_file is None:
+            return None
+        try:
+            pid = int(self._pid_file.read_text())
+            below = {child.pid for child in psutil.Process(self.pid).children(recursive=True)}
+        except (OSError, ValueError, psutil.Error):
+            return None  # it was started without nsys after all, or is not there yet
+        return pid if pid in below else None
 
 
 def start(
@@ -83,12 +105,14 @@ def start(
     environ: Mapping[str, str],
     working_dir: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    nsys_trace: str = "",
 ) -> TrainerProcess:
     """Start the trainer in its own session, its output going straight to `log/driver-0.*`, not through this process.
 
     It works in `working_dir`; None: where the runner does, which is where the built-in trainer's code is. A PYTHONPATH
     of the launch stands before the one that is there, and everything else of it replaces what is there. The
-    `variables` that people gave the run replace both.
+    `variables` that people gave the run replace both. With `nsys_trace`, what nsys is to record ("nvtx", "cuda,nvtx"),
+    it is started so that nsys can, where the node has nsys.
     Raises: TrainerNotStarted.
     """
     adopt_orphans()
@@ -99,7 +123,11 @@ def start(
     log_dir = run_dir / "log"
     log_dir.mkdir(parents=True, exist_ok=True)
     with (log_dir / "driver-0.stdout").open("ab") as out, (log_dir / "driver-0.stderr").open("ab") as err:
-        return TrainerProcess(_popen(launch.argv, env, out, err, working_dir))
+        if not nsys_trace:
+            return TrainerProcess(_popen(launch.argv, env, out, err, working_dir))
+        pid_file = run_dir / PID_FILE
+        argv = under_nsys(launch.argv, trace=nsys_trace, pid_file=pid_file)
+        return TrainerProcess(_popen(argv, env, out, err, working_dir), pid_file=pid_file)
 
 
 def adopt_orphans() -> None:

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from console.command_line.api_client import ApiClient
 from jobs.catalog.knob import applicable
+from profiling.launch_nsys import problem_of_install
 from tests.journeys.conftest import Stack, wait_for_line
 from tests.journeys.environments import make_environment
 from tests.journeys.new_run import STEPS, fill, launch, open_form, state, until
@@ -232,6 +233,27 @@ def check_recording(client: ApiClient, stack: Stack, token: str, run: str, asked
     assert [layer["state"] for layer in trace["layers"] if layer["file_name"]] == ["ready"], trace["layers"]
     products = [row for row in found_in(stack, token, trace["id"], "aten::mm") if row["name"] == "aten::mm"]
     assert sum(row["events"] for row in products) > 50, products
+
+
+@pytest.mark.proof
+@pytest.mark.slow("a real run of another trainer under nsys")
+@pytest.mark.skipif(bool(problem_of_install()), reason="needs nsys")
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.trainer(n.split()[0])) for n in ("trl sft", "verl sft")]
+)
+def test_fine_tuning_is_recorded_by_nsys_where_the_launch_asks_for_it(client: ApiClient, name: str) -> None:
+    profile = {"what": "timing", "tool": "nsys", "first_step": 3, "num_steps": 2}
+    run = client.launch({**RUNS[name], "profile": profile}, key=f"nsys of {name}").id
+
+    seen = watch(client, run, seconds=RUN_SECONDS)
+
+    assert seen.header["state"] == "finished", json.dumps(seen.header["cause"])
+    (capture,) = client.captures(run)
+    capture = client.follow_capture(run, capture["id"], tell=lambda _: None)
+    assert (capture["state"], capture["problem"]) == ("ready", "")
+    (file,) = capture["files"]
+    assert (file["role"], file["rank"], file["tool_version"].split()[0]) == ("policy", 0, "nsys")
+    assert file["size"] > 1000
 
 
 @pytest.mark.proof

@@ -23,6 +23,9 @@ THEIRS: Mapping[str, str] = {"torch": "torch", "nsys": "nsys", "memory": "torch_
 BESIDE = ("torch", "stacks", "memory")
 """Tools that record in a process that we did not write, from beside (profiling.attach)."""
 
+_STARTS = "nsys"
+"""The tool that records only what it has started (profiling.launch_nsys)."""
+
 CHOOSING = (
     TOOL_KNOB,
     "profiling.enable",
@@ -57,6 +60,20 @@ def own_tools(spec: RunSpec) -> tuple[str, ...]:
     """Return the tools that the run's trainer can record with itself, by our words."""
     knob = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version).get(TOOL_KNOB)
     return tuple(tool for tool, theirs in THEIRS.items() if knob is not None and theirs in knob.choices)
+
+
+def beside_tools(spec: RunSpec) -> tuple[str, ...]:
+    """Return the tools that can record the run's processes from beside, by our words.
+
+    nsys is one where the runner starts these processes itself; those that are Ray's workers the trainer starts.
+    """
+    return BESIDE if trainers()[spec.trainer.name].uses_ray(spec.algorithm) else (*BESIDE, _STARTS)
+
+
+def starts_under_nsys(spec: RunSpec) -> bool:
+    """Return True if the runner starts another trainer under nsys: it is asked for, and the trainer does not do it."""
+    is_asked = launch_tool(spec) == _STARTS or spec.profile.nsys_ready == "on"
+    return not spec.is_native and is_asked and _STARTS in beside_tools(spec) and _STARTS not in own_tools(spec)
 
 
 def launch_tool(spec: RunSpec) -> str:
@@ -126,7 +143,7 @@ def profile_problem(spec: RunSpec) -> tuple[str, Sentence] | None:
         return None
     called = Sentence(info.called(spec.trainer.version))
     own, tool = own_tools(spec), launch_tool(spec)
-    able = sorted({*own, *BESIDE})
+    able = sorted({*own, *beside_tools(spec)})
     if tool and tool not in able:
         text = Sentence(
             "{trainer} cannot be recorded with {tool} here. Use {able}.",

@@ -24,6 +24,10 @@ RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _PATH = "PYTHONPATH"
 _START = Path(next(iter(profiling.attach.__path__))) / "start"
 NO_NSYS = "nsys records only processes that it starts, and these are started by {label}. Use torch, or stacks."
+LATE_FOR_NSYS = (
+    "nsys records only processes that it starts, and {label} was started without it. Ask for it at the launch, or use "
+    "torch, or stacks."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +70,13 @@ def attach_environment(environ: Mapping[str, str], run_dir: Path) -> dict[str, s
 
 
 class AttachableWorkers:
-    """Everybody who has said that he is there. `role_of` names the role of a Ray actor's class."""
+    """Everybody who has said that he is there. `role_of` names the role of a Ray actor's class.
 
-    def __init__(self, run_dir: Path, *, role_of: Callable[[str], str], label: str) -> None:
-        self._folder, self._role_of, self._label = run_dir / FOLDER, role_of, label
+    `no_nsys` says why nsys records none of them, "" where they were started so that it may.
+    """
+
+    def __init__(self, run_dir: Path, *, role_of: Callable[[str], str], no_nsys: str) -> None:
+        self._folder, self._role_of, self._no_nsys = run_dir / FOLDER, role_of, no_nsys
         self._folder.mkdir(exist_ok=True)
         self._numbers: Counter[int] = Counter()
 
@@ -121,7 +128,7 @@ class AttachableWorkers:
         reported = message.get("problems")
         problems = {str(tool): str(why) for tool, why in reported.items()} if isinstance(reported, Mapping) else {}
         by_tool = {tool: problems.get(tool, "This worker has not told.") for tool in TOOLS}
-        return by_tool | {"nsys": NO_NSYS.format(label=self._label)}
+        return by_tool | ({"nsys": self._no_nsys} if self._no_nsys else {})
 
 
 def _lives(pid: int) -> bool:

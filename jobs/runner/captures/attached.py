@@ -33,6 +33,7 @@ from profiling.recorders.recorder import load_tool, select_tool, version_of
 START_SECONDS = 60.0
 WRITE_SECONDS = 1800.0
 NOT_ASKED = 0  # no request has this number
+ONE_FOR_ALL = ("nsys",)  # a session of it holds all processes of a trainer: the file of the first has the others in it
 SETTLE_SECONDS = 1.0  # for the workers of a run that has done no step: they come up one after the other
 
 
@@ -145,6 +146,8 @@ class AttachedCapture(TrackedCapture):
             self._fail(f"No tool that {self._label}'s processes have shows {self.request.what}.", step)
             return
         tool, what = self.request.tool, "" if self.request.what == "none" else self.request.what
+        if tool in ONE_FOR_ALL:
+            chosen = chosen[:1]
         for worker in chosen:
             if problem := worker.problems.get(tool, ""):
                 self._problems[worker.name] = problem

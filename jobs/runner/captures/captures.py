@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import adapter
-from jobs.catalog.spec.own_profile import own_profile
+from jobs.catalog.spec.own_profile import beside_tools, own_profile, starts_under_nsys
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
+from jobs.runner.captures.attachable import LATE_FOR_NSYS, NO_NSYS, AttachableWorker, AttachableWorkers
 from jobs.runner.captures.attached import AttachedCapture
 from jobs.runner.captures.own_profiler import OwnProfilerCapture
 from jobs.runner.console_client.runner_job import RunnerJob
@@ -41,7 +41,9 @@ class RunnerCaptures:
         self._spec, self._run_dir, self._label = spec, job.run_dir, label_of(spec)
         self._commands, self._say, self._translation = report.commands, report.say, translation
         self._workers = AttachableWorkers(
-            job.run_dir, role_of=lambda actor: trainer.role_of(spec=spec, actor=actor), label=self._label
+            job.run_dir,
+            role_of=lambda actor: trainer.role_of(spec=spec, actor=actor),
+            no_nsys=_no_nsys(spec).format(label=self._label),
         )
         self._captures: list[AttachedCapture | OwnProfilerCapture] = []
         own = own_profile(spec)
@@ -159,6 +161,13 @@ class RunnerCaptures:
                 places={name: worker.node for name, worker in there.items()},
             )
         self._seen = there
+
+
+def _no_nsys(spec: RunSpec) -> str:
+    """Return why nsys records none of the run's processes, "" where they were started so that it may."""
+    if starts_under_nsys(spec):
+        return ""
+    return LATE_FOR_NSYS if "nsys" in beside_tools(spec) else NO_NSYS
 
 
 def finish_own(job: RunnerJob, translation: Translation, progress: TrainerProgress) -> None:

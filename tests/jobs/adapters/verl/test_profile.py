@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.adapter import adapter
+from jobs.catalog.spec.own_profile import starts_under_nsys
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from tests.jobs.adapters.verl.test_adapter import RUN_DIR, command, settings
 
@@ -63,7 +64,6 @@ def test_what_verl_does_not_record_leaves_its_profiler_alone() -> None:
 @pytest.mark.parametrize(
     ("raw", "field", "sentence"),
     [
-        ({"algorithm": "sft", "profile": {"what": "kernels", "tool": "nsys"}}, "profile.tool", "nsys here. Use memory"),
         (
             {"algorithm": "grpo", "profile": {"what": "kernels", "tool": "nsys", "roles": "vllm"}},
             "profile.roles",
@@ -85,9 +85,8 @@ def test_what_verl_does_not_record_leaves_its_profiler_alone() -> None:
         ),
         (
             {
-                "algorithm": "sft",
+                "algorithm": "grpo",
                 "trainer": {"name": "openrlhf"},
-                "data": {"kind": "bundled"},
                 "profile": {"what": "kernels", "tool": "nsys"},
             },
             "profile.tool",
@@ -130,3 +129,22 @@ def test_the_files_of_its_profiler_say_whose_they_are(tmp_path: Path, name: str,
 
     assert (found.path, found.size) == (path, 5)
     assert (found.role, found.rank, found.step) == told
+
+
+@pytest.mark.parametrize(
+    ("trainer", "algorithm", "ready", "is_under"),
+    [
+        ("openrlhf", "sft", "auto", True),
+        ("trl", "grpo", "auto", True),
+        ("verl", "sft", "auto", True),
+        ("verl", "grpo", "auto", False),  # its own profiler starts nsys
+        ("native", "sft", "auto", False),  # Ray's workers, each under its own
+    ],
+)
+def test_nsys_is_for_what_the_runner_starts_itself(trainer: str, algorithm: str, ready: str, is_under: bool) -> None:
+    source = {"kind": "bundled"} if trainer == "native" else {"kind": "path", "id": "/m/rows.parquet"}
+    profile = {"what": "timing", "tool": "nsys", "nsys_ready": ready}
+    raw = {"trainer": {"name": trainer}, "algorithm": algorithm, "data": source, "profile": profile}
+
+    assert starts_under_nsys(parse_spec(raw)) == is_under
+    assert not starts_under_nsys(parse_spec({**raw, "profile": {}}))

@@ -49,7 +49,7 @@ def started(folder: Path, body: str, *launcher: str, **env: str) -> Iterator[Non
 
 
 def workers_of(folder: Path, role_of: Callable[[str], str]) -> AttachableWorkers:
-    return AttachableWorkers(folder, role_of=role_of, label="the trainer")
+    return AttachableWorkers(folder, role_of=role_of, no_nsys="none")
 
 
 def record(workers: AttachableWorkers, folder: Path, names: list[str]) -> list[str]:
