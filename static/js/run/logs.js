@@ -82,7 +82,6 @@ export class LogTab {
       return;
     }
     this.isLoaded = true;
-    find("#log-findings").dispatchEvent(new Event("pitwall:shown"));
     this.#follow(this.isFollowing, { isQuiet: true });
     const line = this.query.get("line");
     const at = this.query.get("at") ?? "";

@@ -279,6 +279,22 @@ def test_the_log_is_searched_line_by_line_and_followed(page: Page, live_console:
     assert page.locator(".run-log-line").count() == 21
 
 
+def test_the_address_of_the_logs_shows_the_first_error_and_the_kinds_of_lines(
+    page: Page, live_console: LiveConsole
+) -> None:
+    reporter = start(live_console, steps=1)
+    lines = ["WARNING: the tokenizer has no padding token", "ValueError: the reward of sample 3 is missing"]
+    reporter.post([events.log(lines, attempt=1, role="policy", rank=1, stream="stderr", step=1)])
+    cause = {"side": "trainer", "role": "policy", "rank": 1, "step": 1, "text": "It failed."}
+    reporter.terminal_event("failed", cause=cause)
+
+    open_run(page, live_console, reporter.run, "logs")
+
+    findings = page.locator("#log-findings")
+    expect(findings).to_contain_text("the reward of sample 3 is missing")
+    expect(findings).to_contain_text("the tokenizer has no padding token")
+
+
 @pytest.mark.proof
 def test_a_link_to_a_log_line_leads_there(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console)
