@@ -44,6 +44,12 @@ LOST_GLOO = (
 
 _LOST_PEER = re.compile(f"{LOST_NCCL}|{LOST_GLOO}")
 
+_OF_PROFILER = re.compile(
+    r"External init callback must run in same thread as registerClient"
+    r"|USDT:\d{4}-\d\d-\d\d .* SyncActivityProfilerHandler\.cpp:\d+\] profiler_(?:start|stop)"
+)
+"""What Kineto, torch's profiler, writes of every capture on CPU; nothing is wrong then, whatever level it has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedLine:
@@ -86,3 +92,8 @@ def uncolored(text: str) -> str:
 def tells_of_lost_peer(text: str) -> bool:
     """Return True for the error of a rank that lost its connection to another one."""
     return _LOST_PEER.search(text) is not None
+
+
+def is_of_profiler(text: str) -> bool:
+    """Return True for a line that torch's profiler writes of a capture that goes well: it tells of no error."""
+    return _OF_PROFILER.search(text) is not None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from jobs.catalog.log_level import PATTERNS, Level
-from jobs.catalog.log_line import read_line, tells_of_lost_peer
+from jobs.catalog.log_line import is_of_profiler, read_line, tells_of_lost_peer
 from jobs.catalog.rules.symptom import MAX_LINE, symptom_of_line
 from jobs.catalog.spec.parse import parse_spec
 from jobs.diagnosis.log_rules import LogRule, log_rules_of
@@ -78,11 +78,12 @@ def log_findings(run: Run, *, check: Check = lambda: None) -> LogFindings:
     page = read_logs(
         run_id=run.pk, wanted=LogFilter(attempt=attempt.number, pattern=pattern), limit=MOST_LINES, check=check
     )
+    lines = [line for line in page.lines if not is_of_profiler(line.text)]
     return LogFindings(
         attempt=attempt.number,
         first_error=_first_error(attempt, check) if attempt.state == "failed" else None,
-        kinds=_kinds(run, page.lines, rules)[:MOST_KINDS],
-        num_lines=len(page.lines),
+        kinds=_kinds(run, lines, rules)[:MOST_KINDS],
+        num_lines=len(lines),
         is_whole=not page.has_older,
     )
 
@@ -100,7 +101,8 @@ def _first_error(attempt: Attempt, check: Check) -> FirstError | None:
 
 
 def _oldest(run_id: str, wanted: LogFilter, check: Check) -> Sequence[LogLine]:
-    return read_logs(run_id=run_id, wanted=wanted, after="0.0", limit=MOST_ERRORS, check=check).lines
+    found = read_logs(run_id=run_id, wanted=wanted, after="0.0", limit=MOST_ERRORS, check=check).lines
+    return [line for line in found if not is_of_profiler(line.text)]
 
 
 def _of_first_failing(attempt: Attempt, lines: Sequence[LogLine]) -> LogLine:

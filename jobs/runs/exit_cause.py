@@ -5,6 +5,7 @@ import re
 from django.conf import settings
 from django.utils.translation import gettext as _
 
+from jobs.catalog.log_line import is_of_profiler
 from jobs.cluster.ray_api import JobInfo
 from profiling.events import Cause
 
@@ -55,5 +56,5 @@ def _first_sentence(text: str) -> str:
 
 def _last_line(log: str) -> str:
     lines = [line.strip() for line in log.splitlines()[1:] if line.strip()]
-    telling = [line for line in lines if not any(noise in line for noise in _NOISE)]
+    telling = [line for line in lines if not (is_of_profiler(line) or any(noise in line for noise in _NOISE))]
     return telling[-1][:500] if telling else ""

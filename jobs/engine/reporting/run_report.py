@@ -11,6 +11,7 @@ from typing import Any
 
 import ray
 
+from jobs.catalog.log_line import is_of_profiler
 from jobs.catalog.metric import PEAKS, peak_name
 from jobs.engine.data.text import TextModel
 from jobs.engine.reporting.tensorboard_log import TensorboardLog
@@ -229,7 +230,8 @@ class RunReport:
             return
         with self._telling():
             self._num_lines[role, rank, stream] = self._num_lines.get((role, rank, stream), 0) + len(lines)
-            self.log_tail[role, rank] = next((line for line in reversed(lines) if line.strip()), "")
+            telling = (line for line in reversed(lines) if line.strip() and not is_of_profiler(line))
+            self.log_tail[role, rank] = next(telling, self.log_tail.get((role, rank), ""))
             self._write(events.log(lines, attempt=self._attempt, role=role, rank=rank, stream=stream))
 
     def fetch_last_lines(self, role: str, rank: int, *, node: RunNode | None = None) -> None:

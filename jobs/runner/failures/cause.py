@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.catalog.log_line import LOST_GLOO, LOST_NCCL, read_line, uncolored
+from jobs.catalog.log_line import LOST_GLOO, LOST_NCCL, is_of_profiler, read_line, uncolored
 from jobs.catalog.trainer import trainers
 from jobs.runner.reporting.append_only import RESERVE_BYTES
 from jobs.runner.reporting.trainer_progress import TrainerProgress
@@ -266,7 +266,7 @@ def _signal_received(lines: Sequence[_Line]) -> str:
 
 def _last_error(lines: Sequence[_Line]) -> _Line | None:
     """Return the line that names the exception, else the last one that says anything."""
-    telling = [line for line in lines if not _SAYS_NOTHING.search(line.said)]
+    telling = [line for line in lines if not (_SAYS_NOTHING.search(line.said) or is_of_profiler(line.text))]
     errors = [line for line in telling[-100:] if _ERROR.match(line.said)]
     for line in reversed(errors):
         if not _WRAPS.search(line.said):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jobs.catalog.log_line import read_line, uncolored
+from jobs.catalog.log_line import is_of_profiler, read_line, uncolored
 
 FAILED = "MemoryError: Unable to allocate 16.0 GiB"
 BEFORE = [
@@ -29,6 +29,20 @@ BEFORE = [
     "ERROR: ",
     "  | ",
 ]
+
+
+OF_PROFILER = [
+    "ERROR: External init callback must run in same thread as registerClient (-994326848 != 1474609856)",
+    "USDT:2026-11-30 06:03:37 17747:17809 SyncActivityProfilerHandler.cpp:52] profiler_start",
+    "USDT:2026-11-30 06:03:40 17747:17809 SyncActivityProfilerHandler.cpp:59] profiler_stop",
+]
+"""What torch 2.13 wrote of a capture of a demo run on CPU that went well."""
+
+
+@pytest.mark.parametrize("before", ["", "\x1b[36m(PolicyActor pid=812)\x1b[0m "])
+def test_what_the_profiler_writes_of_a_capture_is_known(before: str) -> None:
+    assert all(is_of_profiler(before + line) for line in OF_PROFILER)
+    assert not any(is_of_profiler(line) for line in (FAILED, "ERROR: the trace could not be written: disk full"))
 
 
 @pytest.mark.parametrize("before", BEFORE)

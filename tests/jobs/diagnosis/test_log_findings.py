@@ -10,6 +10,7 @@ from jobs.ingest.store import AttemptCache, store
 from jobs.models import AuditEvent, LogChunk, Run
 from profiling import events as make
 from tests.batches import delivery
+from tests.jobs.catalog.test_log_line import OF_PROFILER
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -58,6 +59,22 @@ def test_whom_the_cause_names_goes_before_others_and_old_errors_count_where_ther
     assert found.text == "flash_attn is not there, eager it is"
     assert log_findings(logged(make_run(state="finished"), DEAD_RANK)).first_error is None
     assert log_findings(logged(make_run(state="failed"), [])).first_error is None
+
+
+def test_what_the_profiler_writes_of_a_capture_is_neither_the_first_error_nor_a_kind() -> None:
+    """The process that was killed has written nothing else: those lines would be its first error."""
+    told = [("policy", 1, 3000, OF_PROFILER), ("driver", 0, 3020, [OOM])]
+    run = logged(make_run(state="failed"), told, ended=NOW + timedelta(seconds=3100))
+    run.attempts.update(cause={"role": "policy", "rank": 1})
+
+    found = log_findings(run)
+
+    assert found.first_error is not None
+    assert found.first_error.line.role == "driver"
+    assert [kind.said for kind in found.kinds] == [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate # GiB"
+    ]
+    assert found.num_lines == 1
 
 
 def test_lines_that_differ_in_numbers_are_one_kind_with_its_remedy() -> None:

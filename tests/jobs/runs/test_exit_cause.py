@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from jobs.cluster.ray_api import JobInfo
 from jobs.runs.exit_cause import exit_cause_of
+from tests.jobs.catalog.test_log_line import OF_PROFILER
 
 LOG = "Job entrypoint command failed with exit code {code}, last available logs (truncated to 20,000 chars):\n{line}\n"
 
@@ -37,8 +40,9 @@ def test_a_full_disk_is_told_as_one_and_not_as_a_wrong_folder() -> None:
     assert cause["text"].endswith("the disk of the run directories is full. Free space there")
 
 
-def test_other_ends_name_the_exit_code() -> None:
-    cause = died(3, "something else")
+@pytest.mark.parametrize("after", ["", *OF_PROFILER])
+def test_other_ends_name_the_exit_code(after: str) -> None:
+    cause = died(3, f"something else\n{after}")
 
     assert cause["side"] == "pitwall"
     assert "exit code 3" in cause["text"]

@@ -16,6 +16,7 @@ from jobs.engine.workers.actor import CallResult
 from jobs.engine.workers.node_placement import RunNode
 from jobs.engine.workers.worker import Worker
 from profiling.profile import Span
+from tests.jobs.catalog.test_log_line import OF_PROFILER
 
 HERE = RunNode(ray_id="", index=0, address="10.0.0.1", name="head")
 
@@ -47,6 +48,13 @@ def test_the_time_of_telling_is_counted_once_and_from_the_first_event_that_is_ma
     report.note("said and written")
     report.metrics({"reward/mean": 0.5}, step=1)
     assert report.take_seconds() >= 2.0
+
+
+def test_the_last_line_of_a_worker_is_none_that_the_profiler_wrote(report: RunReport) -> None:
+    report.lines("policy", 1, "stderr", ["no memory is left", OF_PROFILER[0]])
+    report.lines("policy", 1, "stderr", OF_PROFILER[1:])
+
+    assert report.log_tail == {("policy", 1): "no memory is left"}
 
 
 def test_samples_are_kept_whole_and_the_first_of_them_told_as_the_same_lines(report: RunReport, tmp_path: Path) -> None:

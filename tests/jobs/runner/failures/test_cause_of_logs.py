@@ -7,6 +7,7 @@ import pytest
 from jobs.runner.failures.cause import exit_cause_of
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.trainer import Exit
+from tests.jobs.catalog.test_log_line import OF_PROFILER
 
 RAY = "\x1b[36m(WorkerDict pid=801705)\x1b[0m "
 CREATION = f"""{RAY}Exception raised in creation task: The actor died because of an error raised in its creation task, \
@@ -71,6 +72,11 @@ train.sh: line 115: 455425 Aborted                 (core dumped) python3 -m verl
         (ANY_START, "trainer", "ValueError: No such quantization for"),
         (SIGNAL, "cluster", "was ended from outside before the first step was done (SIGTERM)"),
         (f"{SIGNAL}KeyError: 'answer'\n", "trainer", "KeyError: 'answer'"),
+        (
+            "\n".join(["step 3 of 10", *OF_PROFILER]),
+            "trainer",
+            "ended with exit code 1 before the first step was done: step 3",
+        ),
         ("KeyError: 'answer'\nINFO:     Application shutdown complete.\n", "trainer", "KeyError: 'answer'"),
     ],
 )
