@@ -4,6 +4,7 @@ import { around, find } from "./dom.js";
 import { csrfHeaders, fill, gettext } from "./format.js";
 import { onChord, onKeys } from "./keys.js";
 import { addCommand, openPalette } from "./palette.js";
+import { watchScrollBoxes } from "./scroll-boxes.js";
 import { adoptServerToasts, toast } from "./toast.js";
 
 const root = document.documentElement;
@@ -180,4 +181,5 @@ document.addEventListener("htmx:responseError", ({ detail }) => {
 document.addEventListener("htmx:configRequest", ({ detail }) => Object.assign(detail.headers, csrfHeaders()));
 document.addEventListener("pitwall:toast", ({ detail }) => toast(detail.text, detail));
 
+watchScrollBoxes();
 adoptServerToasts();
