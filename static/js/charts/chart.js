@@ -235,7 +235,7 @@ export class Chart {
         drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],
         drawAxes: [(u) => drawEnvelopes(u, this.shown?.envelopes ?? shown.envelopes)],
         draw: [(u) => this.#drawAround(u, this.shown ?? shown)],
-        setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => tellMarks(u, this.#marks())],
+        setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => tellMarks(u, this.marks)],
         setSelect: [(u) => this.#zoomed(u)],
       },
     };
@@ -243,7 +243,7 @@ export class Chart {
 
   /** Draw what stands on the lines and at the edges. */
   #drawAround(/** @type {uPlot} */ u, /** @type {Shown} */ shown) {
-    drawMarks(u, this.#marks());
+    drawMarks(u, this.marks);
     if (!this.plot.stacked) drawGaps(u, shown);
     drawOdd(u, shown.odd);
     if (this.view.leavesOut && !this.plot.stacked)
@@ -326,7 +326,7 @@ export class Chart {
   }
 
   /** The marks of the page, on the x axis. */
-  #marks() {
+  get marks() {
     const place = this.store.placesOf?.(this.axisName, null);
     if (!place) return this.view.marks;
     return this.view.marks.flatMap((mark) => {

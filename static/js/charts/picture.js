@@ -1,6 +1,8 @@
 /** A chart as a file: its numbers as CSV, its lines as SVG. */
 
-/** @import { DrawnLine, Shown } from "./plot" */
+import { bandSvg, escaped, limitsSvg, marksSvg, oddSvg } from "./picture-marks.js";
+
+/** @import { DrawnLine, Mark, Plot, Shown } from "./plot" */
 
 const MARGIN = { left: 64, right: 24, top: 34, bottom: 32 };
 const FONT = 'font-family="system-ui, sans-serif" font-size="11"';
@@ -38,7 +40,7 @@ function quoted(/** @type {string} */ text) {
 }
 
 /**
- * Return an SVG of what a chart shows, on a white ground.
+ * Return an SVG of what a chart shows, on a white ground: all that stands on it, as on the screen.
  *
  * @param {Shown} shown
  * @param {object} look
@@ -49,11 +51,15 @@ function quoted(/** @type {string} */ text) {
  * @param {{ min: number, max: number }} look.x what is in sight
  * @param {{ min: number, max: number }} look.y
  * @param {boolean} look.isLog
+ * @param {Plot["band"]} [look.band]
+ * @param {Plot["limits"]} [look.limits]
+ * @param {Mark[]} [look.marks] on the x axis of the chart
  * @param {(name: string) => string} look.color of a CSS variable
  * @param {(value: number) => string} look.xTick
  * @param {(value: number) => string} look.yTick
  */
-export function svgOf(shown, { title, xName, width, height, x, y, isLog, color, xTick, yTick }) {
+export function svgOf(shown, look) {
+  const { title, xName, width, height, x, y, isLog, band, limits = [], marks = [], color, xTick, yTick } = look;
   const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
   const scaled = isLog ? Math.log10 : (/** @type {number} */ value) => value;
   const [low, high] = [scaled(y.min), scaled(y.max)];
@@ -61,6 +67,7 @@ export function svgOf(shown, { title, xName, width, height, x, y, isLog, color, 
   const toY = (/** @type {number} */ value) =>
     MARGIN.top + inner.height - ((scaled(value) - low) / (high - low)) * inner.height;
   const bottom = MARGIN.top + inner.height;
+  const frame = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom, toX, toY, color };
   const ticks = Array.from({ length: TICKS }, (_none, i) => i / (TICKS - 1));
   const grid = ticks.map((share) => {
     const value = isLog ? 10 ** (low + share * (high - low)) : low + share * (high - low);
@@ -92,7 +99,7 @@ export function svgOf(shown, { title, xName, width, height, x, y, isLog, color, 
     const caps = 'stroke-linecap="round"'; // a value that stands alone is a dot
     return `<path fill="none" ${stroke} ${caps} d="${d}"><title>${escaped(line.label)}</title></path>`;
   });
-  const bands = shown.envelopes.map((own) => {
+  const around = shown.envelopes.map((own) => {
     const { low, high } = own;
     const columns = Array.from(own.x, (at, i) => [at, low[i], high[i]]).flatMap(([at, least, most]) =>
       at === null || least === null || most === null || at < x.min || at > x.max || !isShown(most)
@@ -109,10 +116,14 @@ export function svgOf(shown, { title, xName, width, height, x, y, isLog, color, 
     ...grid,
     ...below,
     `<text x="${MARGIN.left + inner.width}" y="${bottom + 28}" text-anchor="end" fill="#555">${escaped(xName)}</text>`,
-    `<g clip-path="url(#plot)">${bands.join("")}${paths.join("")}</g>`,
+    `<g clip-path="url(#plot)">`,
+    bandSvg(band, frame),
+    limitsSvg(limits, frame),
+    around.join(""),
+    paths.join(""),
+    marksSvg(marks, frame),
+    oddSvg(shown.odd, frame),
+    "</g>",
     "</svg>",
   ].join("\n");
 }
-
-const ENTITIES = /** @type {Record<string, string>} */ ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" });
-const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (one) => ENTITIES[one]);

@@ -13,6 +13,7 @@ const shownOf = (...lines) => ({
   lines,
   drawn: lines,
   envelopes: [],
+  odd: [],
 });
 
 test("a CSV has what was measured and what was smoothed; what is missing is empty", () => {
@@ -61,4 +62,42 @@ test("an SVG has every line within its frame, and no text of a metric is markup"
   assert.match(svg, /d="M64\.0,134\.0L152\.0,84\.0L240\.0,34\.0"/);
   assert.match(svg, /a &amp; &lt;i&gt;/);
   assert.doesNotMatch(svg, /<b>|<i>/);
+});
+
+test("an SVG has what stands on a chart: the usual range, the limit, marks with their words, what is not finite", () => {
+  const shown = { ...shownOf(line("Loss", [1, 2, 3], [0, 5, 10])), odd: [[2, Number.NaN]] };
+  const inks = [];
+  const svg = svgOf(shown, {
+    title: "Loss",
+    xName: "step",
+    width: 264,
+    height: 166,
+    x: { min: 1, max: 3 },
+    y: { min: 0, max: 10 },
+    isLog: false,
+    band: [2, 4],
+    limits: [{ value: 8, label: "limit 8" }],
+    marks: [
+      { x: 1, type: "checkpoint", text: "checkpoint 1" },
+      { x: 1.5, to: 2, type: "capture", text: "a <capture>" },
+      { x: 2, type: "note" },
+      { x: 9, type: "alert" }, // not in sight
+    ],
+    color: (name) => {
+      inks.push(name);
+      return "#123456";
+    },
+    xTick: String,
+    yTick: String,
+  });
+
+  assert.match(svg, /<rect x="64\.0" y="94\.0" width="176\.0" height="20\.0"/); // the band, from 2 to 4
+  assert.match(svg, /M64\.0 54\.0H240\.0.*>limit 8</);
+  assert.deepEqual(
+    [...svg.matchAll(/data-mark="(\w+)"/g)].map(([, type]) => type),
+    ["checkpoint", "capture", "note"],
+  );
+  assert.match(svg, /<title>a &lt;capture&gt;<\/title>/);
+  assert.match(svg, /M149\.0 37\.0l6 6m-6 0l6 -6/); // the cross of step 2
+  for (const ink of ["--band", "--limit", "--accent-text", "--text-2", "--text-3"]) assert.ok(inks.includes(ink), ink);
 });
