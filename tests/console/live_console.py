@@ -155,13 +155,15 @@ class Reporter:
                 )
             )
         lines = [f"step {step} of the driver", f"needle {step}" if step % 5 == 0 else "hay"]
-        found.append(events.log(lines, attempt=self.attempt, role="driver", step=step))
-        found.append(
+        logs = [
+            events.log(lines, attempt=self.attempt, role="driver", step=step),
             events.log(
                 [f"[rank 1] step {step}"], attempt=self.attempt, role="policy", rank=1, stream="stderr", step=step
-            )
-        )
-        return found
+            ),
+        ]
+        for log in logs:
+            log["t"] = self.clock + NS // 100  # a driver tells of a step when it is over
+        return [*found, *logs]
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,18 @@ import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf } from "../format.js";
 import { mark, oneLine, reward } from "./sample.js";
-import { phasesOf, statesOf, whenWas } from "./step-facts.js";
+import { linesOf, logWindow, nearestOf, phasesOf, statesOf, whenWas } from "./step-facts.js";
 
 const SAMPLES = 8;
-const LINES = 14;
+const LINES = 40;
+const LINES_AROUND = 200; // with those of the steps beside it
+const OWN_LINE_SECONDS = 2; // after the end of a step, in which its driver tells of it
+const BEFORE_SECONDS = 0.5; // lines that come together have the time of the first
 const PHASES = 8;
 const MOST_READINGS = 40; // of machines, with one request
 const READING_POINTS = 64;
+const NEAR_SECONDS = 60; // on both sides of a step in which nothing was read
+const NEAR_POINTS = 256;
 
 export class StepPanel {
   constructor({ page, store, feed, query, phases }) {
@@ -21,6 +26,7 @@ export class StepPanel {
     this.query = query;
     this.phases = phases;
     this.node = find("aside[data-step-panel]");
+    this.home = /** @type {HTMLElement} */ (this.node.parentElement);
     /** @type {number | null} */
     this.step = null;
     /** @type {HTMLElement | null} had the focus when a point was picked: it gets it back */
@@ -31,7 +37,10 @@ export class StepPanel {
       button.addEventListener("click", () => this.#move(Number(button.dataset.stepBy)));
     addEventListener("popstate", () => this.restore());
     addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.step !== null && !document.querySelector("dialog[open]")) this.close();
+      if (event.key !== "Escape" || this.step === null) return;
+      if ([...document.querySelectorAll("dialog[open]")].some((dialog) => !dialog.contains(this.node))) return;
+      event.preventDefault(); // the large chart stays
+      this.close();
     });
     this.node.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -75,6 +84,12 @@ export class StepPanel {
     this.pick({ x: Math.max(0, this.step + by), axis: "step" });
   }
 
+  /** Stand where it can be seen and used: in the dialog of a large chart while one is open, which hides all else. */
+  settle() {
+    const place = document.querySelector('dialog[data-dialog="chart"][open]') ?? this.home;
+    if (this.node.parentElement !== place) place.append(this.node);
+  }
+
   #hide() {
     this.giveUp.abort();
     this.step = null;
@@ -92,6 +107,7 @@ export class StepPanel {
     const { signal } = this.giveUp;
     this.step = step;
     this.node.hidden = false;
+    this.settle();
     document.body.classList.add("has-step");
     find("h2", this.node).textContent = fill(gettext("Step %(step)s"), { step: grouped(step) });
     this.#part("when").textContent = "";
@@ -178,41 +194,79 @@ export class StepPanel {
 
   async #logs(when, signal) {
     if (!when) return [nothing(gettext("When this step was is not known."))];
-    const at = this.store.lanes.clock.absolute(when.from);
-    const { lines } = await get(`${this.page.api}/logs?at=${at}&limit=${LINES}`, { signal });
-    const end = this.store.lanes.clock.date(when.to).getTime();
-    const own = lines.filter((line) => Date.parse(line.at) <= end);
+    const { lanes } = this.store;
+    const { clock } = lanes;
+    const step = /** @type {number} */ (this.step);
+    const { from, to, until } = logWindow(lanes, step, when, OWN_LINE_SECONDS);
+    const at = clock.absolute(from);
+    const query = new URLSearchParams({
+      since: clock.absolute(from - BEFORE_SECONDS),
+      until: clock.absolute(until),
+      limit: String(LINES_AROUND),
+    });
+    const { lines } = await get(`${this.page.api}/logs?${query}`, { signal });
+    const own = linesOf(lines, step, { from: clock.date(from).getTime(), to: clock.date(to).getTime() });
     const link = el("a", { href: `${this.page.url}/logs?at=${at}` }, gettext("The log from here on"));
     if (!own.length) return [nothing(gettext("No line was written in this step.")), el("p", {}, link)];
-    const text = own.map((line) => `${laneName(line)}  ${line.text}`).join("\n");
-    return [el("pre", { class: "mono" }, text), el("p", {}, link)];
+    const shown = own.slice(-LINES);
+    const text = shown.map((line) => `${laneName(line)}  ${line.text}`).join("\n");
+    const note = fill(gettext("The last %(n)s of its lines."), { n: grouped(shown.length) });
+    return [
+      el("pre", { class: "mono", tabindex: "0", role: "group", "aria-label": gettext("Log lines") }, text),
+      el("p", { class: "faint" }, shown.length < own.length ? note : null, " ", link),
+    ];
   }
 
   async #nodes(when, signal) {
-    const names = [...this.store.names.values()].filter(({ kind }) => kind === "system").map(({ name }) => name);
-    if (!when || !names.length) return [nothing(gettext("No reading of the machines of this step."))];
-    const { clock } = this.store.lanes;
-    const query = new URLSearchParams({
-      metrics: names.slice(0, MOST_READINGS).join(","),
-      points: String(READING_POINTS),
-      from: clock.absolute(when.from),
-      to: clock.absolute(when.to),
-    });
-    const found = statesOf((await get(`${this.page.api}/series?${query}`, { signal })).series);
-    if (!found.length) return [nothing(gettext("No reading of the machines of this step."))];
-    const rows = found.map(({ name, mean, most, lanes }) => {
+    const { states, times } = when ? await this.#states(when, signal) : { states: [], times: [] };
+    if (!states.length) return [nothing(gettext("No reading of the machines of this step."))];
+    const rows = states.map(({ name, mean, most, lanes, sign }) => {
       const { label, unit } = this.page.metrics[name] ?? { label: name, unit: numbers.unitOf(name) };
       return el(
         "tr",
         {},
         el("td", { title: name }, label, lanes > 1 ? el("span", { class: "faint" }, ` × ${lanes}`) : null),
-        el("td", { class: "num" }, numbers.metric(mean, unit)),
-        el("td", { class: "num" }, numbers.metric(most, unit)),
+        el("td", { class: "num" }, sign + numbers.metric(mean, unit)),
+        el("td", { class: "num" }, sign + numbers.metric(most, unit)),
       );
     });
     const head = ["", gettext("mean"), gettext("most")].map((text) => el("th", { class: text ? "num" : "" }, text));
-    return [el("table", { class: "table" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows))];
+    const table = el("table", { class: "table" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));
+    return times.length ? [table, nothing(aboutOf(times))] : [table];
   }
+
+  /** Return the states of the machines in a step, and when what stands for those was read that were not read in it. */
+  async #states(when, signal) {
+    const { clock } = this.store.lanes;
+    const read = async (/** @type {string[]} */ names, /** @type {number} */ beside, /** @type {number} */ points) => {
+      const query = new URLSearchParams({
+        metrics: names.join(","),
+        points: String(points),
+        from: clock.absolute(when.from - beside),
+        to: clock.absolute(when.to + beside),
+      });
+      return names.length ? (await get(`${this.page.api}/series?${query}`, { signal })).series : [];
+    };
+    const known = [...this.store.names.values()].filter(({ kind }) => kind === "system").map(({ name }) => name);
+    const names = known.slice(0, MOST_READINGS);
+    const own = statesOf(await read(names, 0, READING_POINTS));
+    const unread = names.filter((name) => own.every((state) => state.name !== name));
+    const stretch = { from: BigInt(clock.absolute(when.from)), to: BigInt(clock.absolute(when.to)) };
+    const near = nearestOf(await read(unread, NEAR_SECONDS, NEAR_POINTS), stretch);
+    const about = statesOf(near.series).map((state) => ({ ...state, sign: "≈ " }));
+    return { states: [...own.map((state) => ({ ...state, sign: "" })), ...about], times: near.times };
+  }
+}
+
+/** Say when what was read beside a step was read. */
+function aboutOf(/** @type {bigint[]} */ times) {
+  const [first, last] = [times[0], times[times.length - 1]].map((time) =>
+    numbers.clock(new Date(Number(time / 1_000_000n))),
+  );
+  return fill(gettext("≈: not read in this step; these are the readings nearest to it, %(first)s to %(last)s."), {
+    first,
+    last,
+  });
 }
 
 const nothing = (/** @type {string} */ sentence) => el("p", { class: "faint" }, sentence);

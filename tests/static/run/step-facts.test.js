@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { phasesOf, statesOf, stepAt, whenWas } from "../../../static/js/run/step-facts.js";
+import {
+  linesOf,
+  logWindow,
+  nearestOf,
+  phasesOf,
+  statesOf,
+  stepAt,
+  whenWas,
+} from "../../../static/js/run/step-facts.js";
 import { Lanes } from "../../../static/js/timeline/lanes.js";
 
 const ns = (seconds) => String(BigInt(seconds) * 1_000_000_000n);
@@ -49,4 +57,48 @@ test("readings of machines are their mean and most over all lanes, without what 
     { name: "cpu/util", role: "node", rank: 0, y: [null] },
   ];
   assert.deepEqual(statesOf(series), [{ name: "gpu/util", mean: 20, most: 30, lanes: 2 }]);
+});
+
+const line = (at, text, role = "driver") => ({ at: new Date(at).toISOString(), role, rank: 0, text });
+
+test("the lines of a step end with that of its driver, which comes after its last span", () => {
+  const lines = [
+    line(900, "step 1/9  reward 0.1"),
+    line(1010, "step 2/9  reward 0.2"),
+    line(1020, "held-out at step 2  accuracy 0.5"),
+    line(1500, "warned of something", "policy"),
+    line(2010, "step 3/9  reward 0.3"),
+    line(2500, "of the next", "policy"),
+    line(3010, "step 4/9  reward 0.4"),
+  ];
+  const texts = (step, window, some = lines) => linesOf(some, step, window).map(({ text }) => text);
+
+  assert.deepEqual(texts(3, { from: 1000, to: 2000 }), ["warned of something", "step 3/9  reward 0.3"]);
+  assert.deepEqual(texts(2, { from: 950, to: 1000 }), ["step 2/9  reward 0.2", "held-out at step 2  accuracy 0.5"]);
+  const silent = lines.filter(({ role }) => role !== "driver");
+  assert.deepEqual(texts(3, { from: 1000, to: 2000 }, silent), ["warned of something"]);
+  assert.deepEqual(texts(5, { from: 4000, to: 5000 }), []);
+  const atOnce = [1, 2, 3, 4].map((step) => line(1000, `step:${step} - loss:0.1`)); // quicker than lines are shipped
+  assert.deepEqual(texts(3, { from: 1040, to: 1060 }, atOnce), ["step:3 - loss:0.1"]);
+});
+
+test("lines of a step are looked for from the end of the step before to a while after its own", () => {
+  const lanes = lanesOf();
+  assert.deepEqual(logWindow(lanes, 2, { from: 12, to: 20 }, 2), { from: 10, to: 20, until: 22 });
+  assert.deepEqual(logWindow(lanes, 1, { from: 0, to: 10 }, 30), { from: 0, to: 10, until: 20 });
+});
+
+test("where nothing was read in a step, the readings on both sides of it are", () => {
+  const series = [
+    { kind: "system", name: "gpu/util", role: "node", rank: 0, x: ["10", "20", "30", "40"], y: [1, 2, 3, 4] },
+    { kind: "system", name: "cpu/util", role: "node", rank: 0, x: ["10"], y: [5] },
+  ];
+
+  const near = nearestOf(series, { from: 22n, to: 28n });
+
+  assert.deepEqual(
+    near.series.map(({ y }) => y),
+    [[2, 3], [5]],
+  );
+  assert.deepEqual(near.times, [10n, 20n, 30n]);
 });
