@@ -184,6 +184,7 @@ export function csrfHeaders() {
 
 /** Return the name of a lane: "policy 0", "vLLM 1", "driver". */
 export function laneName(/** @type {{ role: string, rank: number }} */ { role, rank }) {
-  const name = role === "vllm" ? "vLLM" : role;
-  return role === "driver" || role === "runner" ? name : `${name} ${rank}`;
+  return role === "driver" || role === "runner" ? role : `${roleName(role)} ${rank}`;
 }
+
+export const roleName = (/** @type {string} */ role) => (role === "vllm" ? "vLLM" : role);

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { around, field, find } from "../dom.js";
-import { el, fill, gettext, grouped, laneName, messageOf, ngettext, write } from "../format.js";
+import { el, fill, gettext, grouped, laneName, messageOf, ngettext, roleName, write } from "../format.js";
 import { search } from "./log-search.js";
 import { LogView } from "./log-view.js";
 
@@ -134,6 +134,11 @@ export class LogTab {
     return this.expression.getAttribute("aria-pressed") === "true";
   }
 
+  /** Whether the lines are of one process: of a role across its ranks, as of all, each says whose it is. */
+  get #isOneProcess() {
+    return this.lane.includes("-");
+  }
+
   #isActive() {
     return !find('[data-panel="logs"]').hidden;
   }
@@ -240,7 +245,11 @@ export class LogTab {
 
   #setDownload() {
     const [role, rank] = this.lane.split("-");
-    const asked = new URLSearchParams({ ...(role && { role, rank }), ...(this.attempt && { attempt: this.attempt }) });
+    const asked = new URLSearchParams({
+      ...(role && { role }),
+      ...(rank && { rank }),
+      ...(this.attempt && { attempt: this.attempt }),
+    });
     find('a[data-log="download"]').href = `${this.page.url}/log.txt${asked.size ? `?${asked}` : ""}`;
   }
 
@@ -248,16 +257,21 @@ export class LogTab {
     const signature = JSON.stringify(lanes);
     if (this.select.dataset.shown === signature) return;
     this.select.dataset.shown = signature;
+    const roles = lanes.map(({ role }) => role);
+    const several = [...new Set(roles)].filter((role) => roles.indexOf(role) !== roles.lastIndexOf(role));
     this.select.replaceChildren(
       el("option", { value: "" }, gettext("All processes")),
+      ...several.map((role) =>
+        el("option", { value: role }, fill(gettext("%(role)s, all ranks"), { role: roleName(role) })),
+      ),
       ...lanes.map((lane) => el("option", { value: `${lane.role}-${lane.rank}` }, laneName(lane))),
     );
     this.select.value = this.lane;
-    this.view.hasSource = !this.lane;
+    this.view.hasSource = !this.#isOneProcess;
   }
 
   #tell() {
-    this.view.hasSource = !this.lane;
+    this.view.hasSource = !this.#isOneProcess;
     const { lines } = this.view;
     const more = this.hasOlder || this.hasNewer;
     const text = more
