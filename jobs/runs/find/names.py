@@ -18,6 +18,8 @@ KEYS = (*WHOLE, *PARTS, "id", "tag")
 """What stands before a colon."""
 SHORT = {"lr": "optimizer.learning_rate", "kl": "algorithm.kl_coefficient", "n": "rollout.samples_per_prompt"}
 """Names of knobs as people say them; any knob also goes by its last part where only one has it."""
+_NEAR = 0.7
+"""How much of two names is alike before one is suggested for the other: half of the letters any two have."""
 _EXAMPLES = {"state": "failed", "tag": "baseline", "algorithm": "grpo", "by": "me", "sweep": "s-1a2b3c4d"}
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _VALUE = re.compile(r'(?:"[^"]*"|[^,"])+')
@@ -93,7 +95,7 @@ def knob_meant(name: str) -> str:
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> str:
     """Return the sentence that there is no `what` of this name, with the nearest of the choices."""
-    near = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(choices), n=1, cutoff=_NEAR)
     hint = _("Did you mean %(near)s?") % {"near": near[0]} if near else ""
     refusal = _("There is no %(what)s %(given)r.") % {"what": what, "given": name}
     return f"{refusal} {hint}".strip()
@@ -115,7 +117,7 @@ def _meant(name: str) -> tuple[Kind, str]:
         message = _("“%(name)s” can be %(ids)s. Write one of them in full.")
         raise FilterInvalid("q", message % {"name": name, "ids": ", ".join(matches)})
     lasts = [knob_id.partition(".")[2] for knob_id in knobs()]
-    near = difflib.get_close_matches(name, lasts, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, lasts, n=1, cutoff=_NEAR)
     if "." not in name and near:
         message = _("There is no knob “%(name)s”. Did you mean %(near)s?")
         raise FilterInvalid("q", message % {"name": name, "near": near[0]})

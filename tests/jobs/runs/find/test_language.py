@@ -46,6 +46,13 @@ def test_a_line_says(line: str, term: Term) -> None:
     assert parse(line, username="ada") == term
 
 
+def test_a_name_that_is_like_none_gets_no_suggestion() -> None:
+    with pytest.raises(FilterInvalid) as refused:
+        parse("nonsense>3", username="ada")
+
+    assert str(refused.value) == "There is no knob or metric 'nonsense'."
+
+
 @pytest.mark.parametrize(
     ("line", "piece", "sentence"),
     [
