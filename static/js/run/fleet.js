@@ -6,6 +6,8 @@
  *   memory_bytes: Values, memory_share: Values }} Lane
  * @typedef {{ kind: string, measure: string, low: Values, middle: Values, high: Values }} Band
  * @typedef {"utilization" | "memory_share"} Measure
+ * @typedef {{ role: string, planned: number | null, measured: number | null,
+ *   within: { role: string, measured: number } | null }} RoleMemory
  * @typedef {{ node: number, cpu: Lane | null, devices: (Lane | null)[], processes: Lane[] }} Row
  */
 
@@ -92,25 +94,24 @@ const path = (/** @type {[number, number][]} */ points) =>
   points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
 /**
- * Return for each role the most memory that was planned and measured over its phases, in the order of the rows.
+ * Return for each role the most memory that was planned and measured over its phases, in the order of the rows. Where none was
+ * measured of a role, `within` is another one whose processes were, in the same phases: its work was done in those.
  *
- * @param {{ quantity: string, role: string, term: string, predicted: { middle: number } | null, measured: number | null }[]} rows of
+ * @param {{ quantity: string, phase: string, role: string, term: string, predicted: { middle: number } | null, measured: number | null }[]} rows of
  *     the run's plan
- * @returns {{ role: string, planned: number | null, measured: number | null }[]}
+ * @returns {RoleMemory[]}
  */
 export function plannedMemory(rows) {
-  /** @type {Map<string, { role: string, planned: number | null, measured: number | null }>} */
-  const roles = new Map();
-  for (const row of rows) {
-    if (row.quantity !== "bytes" || row.term || !row.role) continue;
-    const own = roles.get(row.role) ?? { role: row.role, planned: null, measured: null };
-    roles.set(row.role, {
-      role: row.role,
-      planned: most(own.planned, row.predicted?.middle ?? null),
-      measured: most(own.measured, row.measured),
-    });
-  }
-  return [...roles.values()];
+  const peaks = rows.filter(({ quantity, term, role }) => quantity === "bytes" && !term && role);
+  return [...new Set(peaks.map(({ role }) => role))].map((role) => {
+    const own = peaks.filter((row) => row.role === role);
+    const phases = new Set(own.map(({ phase }) => phase));
+    const others = peaks.filter((row) => row.role !== role && row.measured !== null && phases.has(row.phase));
+    const measured = own.map((row) => row.measured).reduce(most, null);
+    const inOther = others.map((row) => row.measured).reduce(most, null);
+    const within = measured === null && inOther !== null ? { role: others[0].role, measured: inOther } : null;
+    return { role, planned: own.map((row) => row.predicted?.middle ?? null).reduce(most, null), measured, within };
+  });
 }
 
 /**
@@ -123,5 +124,6 @@ export function lacksPeaks(rows) {
   return peaks.length > 0 && peaks.every((row) => row.not_measured === "no_peaks");
 }
 
+/** @returns {number | null} */
 const most = (/** @type {number | null} */ one, /** @type {number | null} */ other) =>
   one === null ? other : other === null ? one : Math.max(one, other);

@@ -6,7 +6,7 @@ import { field, find } from "../dom.js";
 import { el, fill, gettext, laneName, messageOf, ngettext, write } from "../format.js";
 import { areaPath, drawnKind, lacksPeaks, linePath, MOST_LINES, plannedMemory, rowsOf } from "./fleet.js";
 
-/** @import { Lane, Measure } from "./fleet.js" */
+/** @import { Lane, Measure, RoleMemory } from "./fleet.js" */
 
 const EVERY_MS = 5000;
 const BOX = { width: 1000, height: 120 };
@@ -177,9 +177,12 @@ export class SystemTab {
           );
         }),
       );
+      const isUntold = lacksPeaks(rows);
+      const unmeasured = isUntold ? [] : roles.filter((role) => role.planned !== null && role.measured === null);
+      find("[data-system-plan-notes]").replaceChildren(...unmeasured.map((role) => el("p", {}, whyUnmeasured(role))));
       const problem = !roles.length
         ? gettext("Nothing was planned or measured of its roles.")
-        : lacksPeaks(rows)
+        : isUntold
           ? gettext("The run does not report how much memory its roles take at most. What each process holds is above.")
           : "";
       field("system-plan-problem").hidden = !problem;
@@ -189,6 +192,20 @@ export class SystemTab {
       write(field("system-plan-problem"), messageOf(error));
     }
   }
+}
+
+/** Say why nothing stands beside the plan of a role. */
+function whyUnmeasured(/** @type {RoleMemory} */ { role, within }) {
+  return within
+    ? fill(
+        gettext("%(role)s: its work was done in the processes of %(other)s, which took at most %(memory)s meanwhile."),
+        {
+          role,
+          other: within.role,
+          memory: metric(within.measured, "bytes"),
+        },
+      )
+    : fill(gettext("%(role)s: no reading of its memory has come."), { role });
 }
 
 /** @param {Lane} lane @param {Measure} measure @param {number} at */

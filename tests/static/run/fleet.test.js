@@ -51,6 +51,7 @@ test("gaps part a line and an area, and shares keep to the box", () => {
 test("of a role the most that was planned and measured over its phases counts", () => {
   const row = (role, planned, measured, more = {}) => ({
     quantity: "bytes",
+    phase: "update",
     role,
     term: "",
     predicted: planned === null ? null : { middle: planned },
@@ -63,12 +64,15 @@ test("of a role the most that was planned and measured over its phases counts", 
       row("policy", 5, 4),
       row("policy", 3, 6),
       row("policy", 99, 99, { term: "weights" }),
-      row("vllm", 7, null),
+      row("vllm", 7, null, { phase: "rollout" }),
+      row("reference", 3, null, { phase: "reference" }),
+      row("policy", null, 6, { phase: "reference" }),
       row("", 1, 1, { quantity: "seconds" }),
     ]),
     [
-      { role: "policy", planned: 5, measured: 6 },
-      { role: "vllm", planned: 7, measured: null },
+      { role: "policy", planned: 5, measured: 6, within: null },
+      { role: "vllm", planned: 7, measured: null, within: null },
+      { role: "reference", planned: 3, measured: null, within: { role: "policy", measured: 6 } },
     ],
   );
 });
