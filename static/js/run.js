@@ -20,6 +20,7 @@ import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
 import { Header } from "./run/header.js";
 import { Health } from "./run/health.js";
+import { LargeChart } from "./run/large-chart.js";
 import { LiveKnobs } from "./run/live-knobs.js";
 import { LogTab } from "./run/logs.js";
 import { Notes } from "./run/notes.js";
@@ -48,7 +49,7 @@ const store = new RunStore();
 store.setAttempts(page.header.attempts);
 const view = new ChartView({
   ...viewOptions(query, RUN_AXES),
-  end: page.numSteps,
+  end: endOf(page.header),
   showsDead: query.get("dead") === "1",
 });
 const feed = new Feed(store, page, view);
@@ -56,7 +57,8 @@ const header = new Header(page, phases);
 const actions = new Actions(page, header);
 const attempts = new Attempts();
 const resume = new Resume({ page, query });
-const context = { page, phases, query, store, view, feed };
+const large = new LargeChart({ page, query, store, view, feed });
+const context = { page, phases, query, store, view, feed, large };
 const files = new FileTab(context);
 const captures = new Captures(context);
 const liveKnobs = new LiveKnobs(context);
@@ -81,10 +83,15 @@ const all = Object.values(tabs);
 const tryIt = new TryIt(context);
 const stepPanel = new StepPanel(context);
 
+/** Return up to which step charts have room: of a run that goes on to its planned end, of one that is over to its last. */
+function endOf({ state, num_steps: planned }) {
+  return ENDED.includes(state) ? 0 : planned || 0;
+}
+
 function showHeader(next) {
   store.setAttempts(next.attempts);
-  if (next.num_steps && next.num_steps !== view.end) {
-    view.end = next.num_steps; // resumed to train longer
+  if (endOf(next) !== view.end) {
+    view.end = endOf(next); // it is over, or was resumed, maybe to train longer
     view.redraw();
   }
   const isEnd = header.header && !ENDED.includes(header.header.state) && ENDED.includes(next.state);
@@ -245,6 +252,7 @@ async function start() {
 
 tabs.charts.onAdd = (metric) => tabs.dashboard.add(metric);
 view.onPick = (point) => stepPanel.pick(point);
+large.onToggle = () => stepPanel.settle();
 onKeys({
   Enter: () => {
     const { chart } = document.activeElement?.closest(".chart-card")?.querySelector("div.chart") ?? {};

@@ -1,7 +1,6 @@
-/** All metrics of the run in sections by prefix: search, pins, folding, keys, and one chart as large as the window. */
+/** All metrics of the run in sections by prefix: search, pins, folding, keys. */
 
 import { Chart } from "../charts/chart.js";
-import { savingIn, wireSaving } from "../charts/save.js";
 import { copyOf, field, find } from "../dom.js";
 import { fill, gettext, grouped, write } from "../format.js";
 import { onKeys } from "../keys.js";
@@ -12,14 +11,13 @@ import { sectionsOf } from "./metric-groups.js";
 import { metricInfo, metricPlot, writeHead } from "./metric-plot.js";
 
 export class ChartTab {
-  constructor({ page, store, feed, view, query }) {
+  constructor({ page, store, feed, view, query, large }) {
     this.page = page;
     this.store = store;
     this.feed = feed;
     this.view = view;
     this.query = query;
-    /** @type {Chart | null} as large as the window */
-    this.full = null;
+    this.large = large;
     this.isShown = false;
     /** @type {(metric: string) => void} somebody wants it on a dashboard */
     this.onAdd = () => {};
@@ -42,18 +40,9 @@ export class ChartTab {
     store.on("names", () => {
       if (!this.isShown) return;
       this.#build();
-      if (!this.full) this.open(query.get("chart")); // a link to one chart
-    });
-    const dialog = find('dialog[data-dialog="chart"]');
-    wireSaving(dialog, { chart: () => this.full, title: () => find("h2", dialog).textContent ?? "" });
-    dialog.addEventListener("close", () => {
-      this.full?.destroy();
-      this.full = null;
-      this.feed.loader.releaseFine();
-      this.query.set("chart", "");
+      if (this.isActive()) large.restore((name) => large.openMetric(name)); // a link to one chart
     });
     onKeys({
-      f: () => this.#current() && this.open(this.#current()),
       ArrowRight: () => this.#move(1),
       ArrowLeft: () => this.#move(-1),
       0: () => {
@@ -71,7 +60,7 @@ export class ChartTab {
   show() {
     this.isShown = true;
     this.#build();
-    if (!this.full) this.open(this.query.get("chart"));
+    this.large.restore((name) => this.large.openMetric(name));
   }
 
   /** Release the cards of a tab that is left. */
@@ -161,7 +150,7 @@ export class ChartTab {
     const part = (/** @type {string} */ name) => find(`[data-part="${name}"]`, card);
     card.dataset.metric = metric.name;
     writeHead(this.page, metric.name, card);
-    find('button[data-action="full"]', card).addEventListener("click", () => this.open(metric.name));
+    find('button[data-action="full"]', card).addEventListener("click", () => this.large.openMetric(metric.name));
     find('button[data-action="add"]', card).addEventListener("click", () => this.onAdd(metric.name));
     const pin = find('button[data-action="pin"]', card);
     pin.setAttribute("aria-pressed", String(this.pins.over(metric.name) !== null));
@@ -169,33 +158,6 @@ export class ChartTab {
     const parts = { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") };
     const chart = new Chart(parts, metricPlot(this.page, metric), this.store, this.view);
     return { node: card, release: () => chart.destroy() };
-  }
-
-  /** Show one chart as large as the window. */
-  open(name) {
-    const dialog = find('dialog[data-dialog="chart"]');
-    const metric = this.store.names.get(name);
-    if (!metric) return;
-    this.full?.destroy();
-    const info = metricInfo(this.page, name);
-    const part = (/** @type {string} */ key) => find(`[data-part="${key}"]`, dialog);
-    find("h2", dialog).textContent = info.label;
-    part("hint").textContent = info.definition || name;
-    if (!dialog.open) dialog.showModal();
-    this.feed.loader.holdFine(name);
-    this.query.set("chart", name);
-    this.full = new Chart(
-      {
-        body: part("body"),
-        value: part("value"),
-        points: part("points"),
-        legend: part("legend"),
-        saving: savingIn(dialog),
-      },
-      metricPlot(this.page, metric),
-      this.store,
-      this.view,
-    );
   }
 
   #current() {

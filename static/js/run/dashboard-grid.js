@@ -18,14 +18,15 @@ const SIZES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowD
 export class DashboardGrid {
   /**
    * @param {HTMLElement} place
-   * @param {{ page: any, store: any, view: any, onChange: (charts: BoardChart[]) => void, onSay: (text: string) => void }} parts
+   * @param {{ page: any, store: any, view: any, large: any, onChange: (charts: BoardChart[]) => void, onSay: (text: string) => void }} parts
    *   `onChange`: somebody has moved, resized or taken away a chart; `onSay`: what that did, in words
    */
-  constructor(place, { page, store, view, onChange, onSay }) {
+  constructor(place, { page, store, view, large, onChange, onSay }) {
     this.place = place;
     this.page = page;
     this.store = store;
     this.view = view;
+    this.large = large;
     this.onChange = onChange;
     this.onSay = onSay;
     /** @type {BoardChart[]} */
@@ -85,8 +86,7 @@ export class DashboardGrid {
       control.setAttribute("aria-label", fill(control.dataset.label ?? "", { title: label }));
       return control;
     };
-    const link = /** @type {HTMLAnchorElement} */ (named(find("a[data-board-large]", node)));
-    link.href = `${this.page.url}/charts?chart=${encodeURIComponent(metric)}`;
+    named(find('button[data-action="full"]', node)).addEventListener("click", () => this.large.openMetric(metric));
     named(find("button[data-board-remove]", node)).addEventListener("click", () => {
       this.onChange(without(this.charts, metric));
       this.onSay(fill(gettext("%(title)s is taken away"), { title: label }));

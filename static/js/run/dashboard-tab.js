@@ -14,11 +14,12 @@ const SUGGESTIONS = 50;
 /** @typedef {{ id: string, name: string, charts: BoardChart[], is_shared: boolean, is_default: boolean, owner: string | null, may_change: boolean }} Board */
 
 export class DashboardTab {
-  constructor({ page, store, feed, view, query }) {
+  constructor({ page, store, feed, view, query, large }) {
     this.page = page;
     this.store = store;
     this.feed = feed;
     this.query = query;
+    this.large = large;
     this.api = `/api/projects/${page.project}/dashboards`;
     /** @type {Board[]} */
     this.boards = [];
@@ -33,13 +34,18 @@ export class DashboardTab {
       page,
       store,
       view,
+      large,
       onChange: (charts) => this.#arrange(charts),
       onSay: (text) => write(field("board-said"), text),
     });
     this.dialog = find('dialog[data-dialog="board"]');
     this.form = find("form", this.dialog);
     this.adding = find("form[data-board-add]");
-    store.on("names", () => this.isShown && this.grid.fill());
+    store.on("names", () => {
+      if (!this.isShown) return;
+      this.grid.fill();
+      large.restore((name) => large.openMetric(name));
+    });
     this.#listen();
   }
 
@@ -48,7 +54,9 @@ export class DashboardTab {
     this.isShown = true;
     this.loading ??= this.#load();
     await this.loading;
-    if (this.isShown) this.#show();
+    if (!this.isShown) return;
+    this.#show();
+    this.large.restore((name) => this.large.openMetric(name));
   }
 
   /** Let the charts of a tab that is left go. */

@@ -16,12 +16,15 @@ const ROWS = 8;
 const SOON_MS = 300; // several of them change together
 
 export class Overview {
-  constructor({ page, store, feed, view, phases }) {
+  constructor({ page, store, feed, view, phases, large }) {
     this.page = page;
     this.store = store;
     this.feed = feed;
     this.view = view;
     this.phases = phases;
+    this.large = large;
+    /** @type {Map<string, () => void>} by key of a chart: shows it as large as the window */
+    this.openers = new Map();
     this.isShown = false;
     this.turn = 0; // of reading samples
     /** @type {() => { at: string, verb: string, text: string, step: number | null }[]} alerts and symptoms */
@@ -51,6 +54,7 @@ export class Overview {
       this.#samples();
     }
     this.timeline.draw();
+    this.large.restore((key) => this.openers.get(key)?.());
   }
 
   /** Take a new header: chips, and whether the lanes still grow. */
@@ -93,12 +97,18 @@ export class Overview {
         value: head.querySelector('[data-part="value"]'),
         points: head.querySelector('[data-part="points"]'),
       };
-      new Chart(
-        parts,
-        { lines, unit: plan.unit, stacked: plan.is_stacked, limits: plan.limits, band: bandOf(this.page, plan) },
-        this.store,
-        this.view,
-      );
+      const plot = {
+        lines,
+        unit: plan.unit,
+        stacked: plan.is_stacked,
+        limits: plan.limits,
+        band: bandOf(this.page, plan),
+      };
+      new Chart(parts, plot, this.store, this.view);
+      const [title, hint] = ["h2", ".card-note"].map((selector) => find(selector, head).textContent ?? "");
+      const open = () => this.large.open({ key: plan.key, title, hint, plot });
+      this.openers.set(plan.key, open);
+      find('button[data-action="full"]', head).addEventListener("click", open);
     }
   }
 

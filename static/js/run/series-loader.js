@@ -63,12 +63,14 @@ export class SeriesLoader {
     if (this.view.zoom) this.zoom(this.view.zoom, fresh);
   }
 
-  /** Let a large chart have this series with all the points that it can show. */
-  holdFine(/** @type {string} */ name) {
-    const isCoarse = !this.fine.has(name) && this.store.of(name).some((/** @type {any} */ one) => one.isThinned);
-    this.fine = new Set([name]);
-    if (isCoarse) this.stale.add(name);
-    this.hold("full", [name]);
+  /** Let a large chart have these series with all the points that it can show. */
+  holdFine(/** @type {string[]} */ names) {
+    for (const name of names) {
+      const isThinned = this.store.of(name).some((/** @type {any} */ one) => one.isThinned);
+      if (isThinned && !this.fine.has(name)) this.stale.add(name);
+    }
+    this.fine = new Set(names);
+    this.hold("full", names);
   }
 
   /** Let go of what the large chart had. */

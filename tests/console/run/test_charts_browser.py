@@ -14,6 +14,7 @@ from tests.rows import NOW, make_run
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
 LAYERS = 200
+NS = 10**9
 NOW_NS = int(NOW.timestamp() * 1e9)
 DRAWN = """([name, points]) => {
   const chart = document.querySelector(`[data-metric="${name}"] .chart`)?.chart;
@@ -117,6 +118,8 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     run = make_run(live_console.project, state="running", spec={}, user=live_console.user)
     reporter = Reporter(console=live_console, run=run)
     reporter.steps(8, at_once=4)
+    readings = [reporter.clock - 9 * NS, reporter.clock + 2 * NS]  # none while a step went on
+    reporter.post([events.system({"cpu_percent": 40.0}, attempt=1, role="runner", t=t) for t in readings])
     open_run(page, live_console, run, "charts")
     until(page, DRAWN, ["reward/mean", 8])
     before = page.evaluate("location.href")
@@ -130,8 +133,10 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     panel = page.get_by_role("complementary", name="Step 5")
     expect(panel.locator('[data-step-part="phases"]')).to_contain_text("Rollout")
     expect(panel.locator('[data-step-part="samples"]')).to_contain_text("Step 5: what is")
-    expect(panel.locator('[data-step-part="logs"]')).not_to_have_text("…")
-    expect(panel.locator('[data-step-part="nodes"]')).to_contain_text("No reading of the machines")
+    expect(panel.locator('[data-step-part="logs"] pre')).to_contain_text("step 5 of the driver")
+    expect(panel.locator('[data-step-part="logs"] pre')).not_to_contain_text(re.compile("step [46]"))
+    expect(panel.locator('[data-step-part="nodes"]')).to_contain_text("≈ 40")
+    expect(panel.locator('[data-step-part="nodes"]')).to_contain_text("the readings nearest to it")
     expect(page).to_have_url(re.compile(r"point=5"))
     panel.get_by_role("button", name="Later step").click()
     expect(page.get_by_role("complementary", name="Step 6")).to_contain_text("Step 6: what is")
@@ -143,6 +148,24 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     page.get_by_role("button", name="Close", exact=True).click()
     expect(page.locator("[data-step-panel]")).to_be_hidden()
     expect(page).to_have_url(before)
+
+    page.locator('[data-metric="reward/mean"] .chart').focus()
+    page.keyboard.press("f")
+    large = page.get_by_role("dialog", name="Reward")
+    expect(large.locator(".u-over")).to_be_visible()
+    until(page, "() => document.querySelector('dialog[data-dialog=chart] .chart').chart.shown.data[0].length === 8")
+    size = large.locator(".u-over").bounding_box()
+    assert size is not None
+    large.locator(".u-over").click(position={"x": size["width"] * 7 / end, "y": 30})
+    inside = large.get_by_role("complementary", name="Step 7")
+    expect(inside).to_contain_text("Step 7: what is")
+    inside.get_by_role("button", name="Earlier step").click()
+    expect(large.get_by_role("complementary", name="Step 6")).to_contain_text("Step 6: what is")
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-step-panel]")).to_be_hidden()
+    expect(large).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator('dialog[data-dialog="chart"]')).to_be_hidden()
 
     axis = page.locator('[data-metric="reward/mean"] .u-axis').first
     axis.click(position={"x": box["width"] * 4 / end, "y": 8})

@@ -1,5 +1,7 @@
 """A dashboard in a browser: made, filled, ordered and sized with pointer and keys, saved, kept."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -55,6 +57,14 @@ def test_a_dashboard_is_made_arranged_and_there_again(page: Page, live_console: 
     ]
     page.goto(f"{live_console.url}/runs/{run.pk}/dashboard?board={board.pk}")
     until(page, f"() => ({ORDER})() === 'reward/mean time/step_seconds policy/entropy'")
+    page.locator('[data-board] [data-metric="policy/entropy"] .chart').focus()
+    page.keyboard.press("f")
+    large = page.get_by_role("dialog", name="Entropy")
+    expect(large.get_by_role("button", name="SVG")).to_be_enabled()
+    expect(page).to_have_url(re.compile(r"/dashboard\?.*chart=policy"))
+    page.reload()
+    expect(large.get_by_role("button", name="SVG")).to_be_enabled()
+    page.keyboard.press("Escape")
     page.get_by_label("Add a metric").fill("nothing/like_it")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator('[data-field="board-said"]')).to_contain_text("reports no metric “nothing/like_it”")

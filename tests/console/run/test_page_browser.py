@@ -157,7 +157,7 @@ def test_a_smoothed_tail_of_zeros_is_drawn_on_a_log_axis(page: Page, live_consol
     chart = f"document.querySelector('[data-metric=\"{name}\"] .chart').chart"
     until(page, f"{chart}?.uplot?.data[0].length === 400")
 
-    page.get_by_label("Log y axis").check()
+    page.locator('[data-panel="charts"]').get_by_label("Log y axis").check()
 
     until(page, f"!{chart}.needs && {chart}.view.isLog")
     low, high = page.evaluate(f"[{chart}.uplot.scales.y.min, {chart}.uplot.scales.y.max]")
@@ -284,7 +284,8 @@ def test_the_address_of_the_logs_shows_the_first_error_and_the_kinds_of_lines(
 ) -> None:
     reporter = start(live_console, steps=1)
     lines = ["WARNING: the tokenizer has no padding token", "ValueError: the reward of sample 3 is missing"]
-    reporter.post([events.log(lines, attempt=1, role="policy", rank=1, stream="stderr", step=1)])
+    failed = events.log(lines, attempt=1, role="policy", rank=1, stream="stderr", step=1)
+    reporter.post([events.log(["rank 0 waits"], attempt=1, role="policy", rank=0), failed])
     cause = {"side": "trainer", "role": "policy", "rank": 1, "step": 1, "text": "It failed."}
     reporter.terminal_event("failed", cause=cause)
 
@@ -293,6 +294,14 @@ def test_the_address_of_the_logs_shows_the_first_error_and_the_kinds_of_lines(
     findings = page.locator("#log-findings")
     expect(findings).to_contain_text("the reward of sample 3 is missing")
     expect(findings).to_contain_text("the tokenizer has no padding token")
+    page.locator("[data-log-stream]").select_option("policy, all ranks")
+    shown = page.locator(".run-log-line")
+    expect(shown).to_have_count(4)
+    expect(shown.filter(has_text="rank 0 waits")).to_contain_text("policy 0")
+    expect(shown.filter(has_text="padding token")).to_contain_text("policy 1")
+    href = page.get_by_role("link", name="Download").get_attribute("href")
+    assert href is not None
+    assert href.endswith("log.txt?role=policy")
 
 
 @pytest.mark.proof
@@ -396,6 +405,31 @@ def test_samples_are_filtered_by_reward_and_reviewed_one_after_the_other(page: P
     note.press("Enter")
     expect(opened.locator(".run-review")).to_contain_text("guessed")
     assert list(SampleReview.objects.order_by("pk").values_list("verdict", "note")) == [("down", ""), ("", "guessed")]
+
+
+def test_a_chart_of_the_overview_is_as_large_as_the_window_and_ends_with_the_run(
+    page: Page, live_console: LiveConsole
+) -> None:
+    reporter = start(live_console, steps=6)
+    open_run(page, live_console, reporter.run)
+    wait_for_steps(page, 6)
+    end = "document.querySelector('dialog[data-dialog=chart] .chart').chart?.uplot?.scales.x.max"
+    page.locator('[data-plan="reward"]').focus()
+    page.keyboard.press("f")
+    until(page, f"{end} === 100")  # that is how many steps are planned
+
+    reporter.terminal_event("stopped", cause={"side": "user", "text": "It was stopped."})
+
+    until(page, f"{end} === 6")
+    large = page.get_by_role("dialog", name="Reward")
+    with page.expect_download() as saved:
+        large.get_by_role("button", name="SVG").click()
+    assert "</svg>" in saved.value.path().read_text()
+    page.keyboard.press("Escape")
+    page.locator('[data-panel="overview"]').get_by_label("Log y axis").check()
+    until(page, "document.querySelector('[data-plan=reward]').chart.uplot.scales.y.distr === 3")
+    page.reload()
+    until(page, "document.querySelector('[data-plan=reward]').chart?.uplot?.scales.x.max === 6")
 
 
 @pytest.mark.proof
