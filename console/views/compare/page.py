@@ -146,7 +146,7 @@ def page_data(request: HttpRequest, query: ComparisonQuery, sides: Sides) -> dic
         "words": {name: words[name] for name in names.union(charts) if name in words},
         "charts": list(charts),
         "common": window.high if window else None,
-        "numSteps": max((side.run.num_steps for side in sides.shown), default=0),
+        "numSteps": max((side.run.num_steps for side in sides.shown if side.is_live), default=0),
         "tab": query.tab,
         "axis": query.chart.get("x", "step"),
         "series": "/api/compare/series",

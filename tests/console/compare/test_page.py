@@ -96,6 +96,14 @@ def test_a_faster_run_that_learns_the_same_is_better(member: Client, project: Pr
     assert "t06 − t05 Rollout −3.00 s Update −1.50 s" in said
 
 
+def test_charts_have_room_for_the_planned_steps_of_runs_that_go_on_alone(member: Client, project: Project) -> None:
+    over, live = measured(project, "over"), measured(project, "live", state="running")
+    Run.objects.filter(pk__in=[over.pk, live.pk]).update(num_steps=600)
+
+    assert data(page(member, f"runs={over.pk},{live.pk}"))["numSteps"] == 600
+    assert data(page(member, f"runs={over.pk},{live.pk}&hide={live.pk}"))["numSteps"] == 0
+
+
 def test_a_faster_run_that_learns_worse_is_worse_and_another_base_turns_it_round(
     member: Client, project: Project
 ) -> None:
