@@ -5,7 +5,7 @@
 
 import { gettext } from "./format.js";
 
-const BOX = ".table-wrap:not([tabindex])";
+const BOX = ".table-wrap";
 
 const sized = new ResizeObserver((entries) => {
   for (const { target } of entries) {
@@ -14,12 +14,12 @@ const sized = new ResizeObserver((entries) => {
   }
 });
 
-/** Watch the boxes of a part of the page. */
-function watch(/** @type {ParentNode} */ part) {
-  for (const box of part.querySelectorAll(BOX)) {
-    sized.observe(box);
-    for (const held of box.children) sized.observe(held);
-  }
+/** Watch the boxes in a part of the page, and what they hold, which decides whether they scroll. */
+function watch(/** @type {Element} */ part) {
+  const around = part.parentElement?.matches(BOX) ? [part.parentElement] : []; // the part is what a box holds
+  const own = part.matches(BOX) ? [part] : [];
+  for (const box of [...around, ...own, ...part.querySelectorAll(BOX)])
+    for (const one of [box, ...box.children]) sized.observe(one);
 }
 
 function tell(/** @type {HTMLElement} */ box) {
@@ -39,8 +39,10 @@ function nameOf(/** @type {HTMLElement} */ box) {
   return title.trim().replace(/\s+/g, " ") || gettext("Table");
 }
 
-/** Watch all boxes of the page, and those that htmx brings. */
+/** Watch all boxes of the page, and those that scripts and htmx bring. */
 export function watchScrollBoxes() {
-  watch(document);
-  document.addEventListener("htmx:afterSettle", () => watch(document));
+  watch(document.body);
+  new MutationObserver((changes) => {
+    for (const { addedNodes } of changes) for (const node of addedNodes) if (node instanceof Element) watch(node);
+  }).observe(document.body, { childList: true, subtree: true });
 }
