@@ -101,8 +101,8 @@ def _first_error(attempt: Attempt, check: Check) -> FirstError | None:
 
 
 def _oldest(run_id: str, wanted: LogFilter, check: Check) -> Sequence[LogLine]:
-    found = read_logs(run_id=run_id, wanted=wanted, after="0.0", limit=MOST_ERRORS, check=check).lines
-    return [line for line in found if not is_of_profiler(line.text)]
+    page = read_logs(run_id=run_id, wanted=wanted, after="0.0", limit=MOST_ERRORS, check=check)
+    return [line for line in page.lines if not is_of_profiler(line.text)]
 
 
 def _of_first_failing(attempt: Attempt, lines: Sequence[LogLine]) -> LogLine:
