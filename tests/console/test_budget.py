@@ -24,6 +24,7 @@ OPERATIONS = {
     "/audit/export",
     "/compare",
     "/compare/columns",
+    "/compare/point",
     "/compare/series",
     "/projects/{slug:project}/calibration",
     "/projects/{slug:project}/plan",

@@ -244,7 +244,8 @@ def _table_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) ->
     matches = [row for row in rows if needle in f"{row.name} {metric_label(row.name)}".lower()]
     ordered = sorted(matches, key=lambda row: _place(row.name))
     blocks, heads = metric_lines(ordered, sides), statistic_heads(at)
-    target = _target(query, sides)
+    # Only of a level that somebody asked for: it reads whole series, the rest of the table does not.
+    target = _target(query, sides) if query.target is not None else None
     if target is not None and sides.base is not None:
         far = incomparable_runs(runs=sides.runs, base_id=sides.base.run.pk)
         add_level(blocks, target, sides, incomparable=far)

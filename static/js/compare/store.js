@@ -9,6 +9,8 @@ import { COLUMNS_TYPE, readLines } from "../charts/columns.js";
 import { columnsFor, parts } from "./asking.js";
 import { meanOf } from "./mean.js";
 
+const AT_ONCE = 2; // requests: the console reads in threads
+
 export class CompareStore {
   constructor(view) {
     this.view = view;
@@ -65,24 +67,34 @@ export class CompareStore {
     return this.#load([...this.wanted]);
   }
 
+  /** Read metrics in parts: the first alone, so that its chart is there soon, the others as many at once as the console takes. */
   async #load(names) {
     const { signal } = this.asking;
     const { columns } = this;
-    for (const part of parts(names)) {
-      for (const name of part) this.loaded.set(name, columns);
-      try {
-        const { lines, unplaced } = readLines(await getBytes(this.#url(part, columns), COLUMNS_TYPE, signal));
-        if (signal.aborted) return;
-        for (const line of lines) this.series.set(`${line.run}|${line.name}`, line);
-        this.means.clear();
-        this.onProblem(null);
-        this.onUnplaced(unplaced);
-        this.onRead(new Set(part));
-      } catch (error) {
-        if (signal.aborted) return;
-        for (const name of part) this.loaded.delete(name);
-        this.onProblem(error);
-      }
+    const [first = [], ...waiting] = parts(names);
+    await this.#read(first, columns, signal);
+    const one = async () => {
+      for (let part = waiting.shift(); part && !signal.aborted; part = waiting.shift())
+        await this.#read(part, columns, signal);
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, one));
+  }
+
+  async #read(part, columns, signal) {
+    if (!part.length || signal.aborted) return;
+    for (const name of part) this.loaded.set(name, columns);
+    try {
+      const { lines, unplaced } = readLines(await getBytes(this.#url(part, columns), COLUMNS_TYPE, signal));
+      if (signal.aborted) return;
+      for (const line of lines) this.series.set(`${line.run}|${line.name}`, line);
+      this.means.clear();
+      this.onProblem(null);
+      this.onUnplaced(unplaced);
+      this.onRead(new Set(part));
+    } catch (error) {
+      if (signal.aborted) return;
+      for (const name of part) this.loaded.delete(name);
+      this.onProblem(error);
     }
   }
 
