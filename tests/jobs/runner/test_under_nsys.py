@@ -31,14 +31,19 @@ time.sleep(600)
 
 
 @pytest.fixture
-def trainer(tmp_path: Path) -> Iterator[TrainerProcess]:
+def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainerProcess]:
+    monkeypatch.setattr("jobs.runner.trainer.adopt_orphans", lambda: None)  # it would stay so for all tests after this
     launch = Launch(argv=(sys.executable, "-c", PROGRAM))
     environ = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     started = start(launch=launch, run_dir=tmp_path, environ=environ, working_dir=tmp_path, nsys_trace="nvtx")
     wait_until((tmp_path / "there").exists, 60)
+    session = psutil.Process(int((tmp_path / "trainer.pid").read_text())).environ()["PITWALL_NSYS_SESSION"]
     yield started
     started.kill()
     started.wait(30)
+    for process in psutil.process_iter(["cmdline"]):  # nsys's agent, which the clean-up of a run ends
+        if f"--session-name={session}" in (process.info["cmdline"] or ()):
+            process.kill()
 
 
 @needs_nsys
