@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
 import orjson
@@ -12,13 +12,15 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.http import HttpRequest
 from django.urls import path
+from django.utils import translation
 
 from console.api.traces.schema import trace_out
 from console.api.traces.traces import whole
 from console.live.access_watch import SIGN_IN, Followed, Seat, access_watch
 from console.live.hub import LiveFrame, Mailbox, Shut, end, hub
-from console.live.run_headers import headers
+from console.live.run_headers import forget_header, headers
 from console.live.shared_reads import SharedReads, one_per_loop
 from console.live.sockets import open_sockets
 from console.websocket_protocol import WRITER, FrameWriter
@@ -59,6 +61,7 @@ class _Follower(AsyncWebsocketConsumer):
         self.sender: asyncio.Task[None] | None = None
         self.counted_as: dict[str, int] = {}
         self.num_said = 0
+        self._language = _language(self.scope)
         await self.accept()
         code = await self._admit() or self._count()
         if code:
@@ -158,7 +161,7 @@ class RunConsumer(_Follower):
 
     async def _follow(self) -> None:
         await hub().subscribe(self.mailbox, self.run_id)
-        headers().forget(self.run_id)  # what was read before may be older than the page that asks
+        forget_header(self.run_id)  # what was read before may be older than the page that asks
         await self._send_header()
         await self._catch_up()
         await self._beat()
@@ -227,7 +230,7 @@ class RunConsumer(_Follower):
     async def _send_header(self) -> None:
         """Send the header if it is not what the page has. The next one is due when all others' are: one read serves."""
         self._header_due = (time.monotonic() // HEADER_SECONDS + 1) * HEADER_SECONDS
-        header = (await headers().get(self.run_id)).value
+        header = (await headers().get((self.run_id, self._language))).value
         if header is not None and header.text != self._header:
             self._header = header.text
             await self.send(text_data=header.text)
@@ -262,7 +265,7 @@ class UpdatesConsumer(_Follower):
                 if run_id == ALERTS_CHANGED:
                     await self.send(text_data='{"type":"alerts"}')  # pages ask for what they may see
                     continue
-                header = (await headers().get(run_id)).value
+                header = (await headers().get((run_id, self._language))).value
                 if header is not None and header.project == self.project:
                     await self.send(text_data=header.text)
             if time.monotonic() >= beat_at:
@@ -290,7 +293,7 @@ class TraceConsumer(_Follower):
         sent = ""
         beat_at = 0.0
         while True:
-            text = await _in_database(_trace_text)(self.trace_id)
+            text = await _in_database(_trace_text)(self.trace_id, self._language)
             if text is None:
                 await self.close(NOT_THERE)  # deleted
                 return
@@ -326,16 +329,26 @@ def _may_see_trace(user: AbstractBaseUser | AnonymousUser, trace_id: str) -> boo
     return project is not None and role(user, project) is not None
 
 
-def _trace_text(trace_id: str) -> str | None:
+def _trace_text(trace_id: str, language: str) -> str | None:
     trace = whole(Trace.objects.filter(pk=trace_id)).first()
     if trace is None:
         return None
-    return orjson.dumps({"type": "trace", "trace": trace_out(trace).model_dump(mode="json")}).decode()
+    with translation.override(language):
+        return orjson.dumps({"type": "trace", "trace": trace_out(trace).model_dump(mode="json")}).decode()
 
 
 def _is_member(user: AbstractBaseUser | AnonymousUser, slug: str) -> bool:
     project = Project.objects.filter(slug=slug).first() if "\0" not in slug else None
     return project is not None and role(user, project) is not None
+
+
+def _language(scope: Mapping[str, Any]) -> str:
+    """Return the language of the page that opened the socket, by the rules that chose the page's own."""
+    request = HttpRequest()
+    request.COOKIES = scope.get("cookies", {})
+    sent = dict(scope.get("headers", ()))
+    request.META["HTTP_ACCEPT_LANGUAGE"] = sent.get(b"accept-language", b"").decode("latin-1")
+    return translation.get_language_from_request(request)
 
 
 websocket_urlpatterns = [

@@ -15,7 +15,7 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from console.live.run_headers import headers
+from console.live.run_headers import forget_header
 from console.live.shared_reads import one_per_loop
 from console.websocket_protocol import text_frame
 from jobs.telemetry.streams import LIVE, async_client
@@ -234,7 +234,7 @@ class Hub:
     def _deliver(self, fields: dict[bytes, bytes]) -> None:
         run_id = fields.get(b"run", b"").decode()
         if b"seq" not in fields:
-            headers().forget(run_id)
+            forget_header(run_id)
             for mailbox in (*self._of_all, *self._of_run.get(run_id, ())):
                 mailbox.put_changed(run_id)
             return

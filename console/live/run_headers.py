@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 
 import orjson
+from django.conf import settings
+from django.utils import translation
 
 from console.live.shared_reads import SharedReads, one_per_loop
 from jobs.models import Run
@@ -19,14 +21,22 @@ class HeaderMessage:
     text: str
 
 
-def _read(run_id: str) -> HeaderMessage | None:
-    """Return the run's header, None if there is no such run."""
+def _read(asked: tuple[str, str]) -> HeaderMessage | None:
+    """Return a run's header in a language, None if there is no such run."""
+    run_id, language = asked
     run = Run.objects.select_related("project", "created_by").filter(pk=run_id, trashed_at=None).first()
     if run is None:
         return None
-    text = orjson.dumps({"type": "run", "run": asdict(run_header(run))}).decode()
+    with translation.override(language):
+        text = orjson.dumps({"type": "run", "run": asdict(run_header(run))}).decode()
     return HeaderMessage(project=run.project.slug, text=text)
 
 
 headers = one_per_loop(lambda: SharedReads(_read, max_age=MAX_AGE_SECONDS))
-"""The headers of the running event loop."""
+"""The headers of the running event loop, by run and language."""
+
+
+def forget_header(run_id: str) -> None:
+    """The run changed: read its header anew when it is asked for next, in each language."""
+    for language, _name in settings.LANGUAGES:
+        headers().forget((run_id, language))

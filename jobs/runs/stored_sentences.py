@@ -161,6 +161,7 @@ CAUSES = (
     ),
     _("%(who)s found the disk full%(moment)s. Free space where the run directories are, then launch the run again"),
     _("%(who)s needs the Python module %(module)s, which is not installed on the cluster"),
+    _("%(who)s is set to use FlashAttention, which is not installed. Choose another attention, such as eager or sdpa"),
     _("%(who)s does not take its command line: %(why)s"),
     _("%(who)s does not take its configuration: %(why)s"),
     _("%(who)s could not read the model or the data: %(why)s"),

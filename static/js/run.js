@@ -252,6 +252,7 @@ async function start() {
 
 tabs.charts.onAdd = (metric) => tabs.dashboard.add(metric);
 view.onPick = (point) => stepPanel.pick(point);
+tabs.system.onPick = (point) => stepPanel.pick(point);
 large.onToggle = () => stepPanel.settle();
 onKeys({
   Enter: () => {

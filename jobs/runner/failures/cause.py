@@ -97,7 +97,7 @@ _SYMPTOMS = (
     _symptom(
         r"flash_attn(?:_\d)? (?:is not|seems to be not) installed|FlashAttention\d? has been toggled on, but",
         "user",
-        "is told to use FlashAttention, which is not installed. Choose another attention, such as eager or sdpa",
+        "is set to use FlashAttention, which is not installed. Choose another attention, such as eager or sdpa",
     ),
     _symptom(
         r"^\S+\.py: error: (?P<what>.+)$",

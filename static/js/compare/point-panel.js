@@ -18,9 +18,9 @@ export class PointPanel {
     this.before = null;
     this.giveUp = new AbortController();
     view.onPick = ({ x, chart }) => this.pick(x, charts.metricOf(chart));
-    find("button[data-point-close]", this.node).addEventListener("click", () => this.close());
-    for (const button of this.node.querySelectorAll("button[data-point-by]"))
-      button.addEventListener("click", () => this.#move(Number(button.dataset.pointBy)));
+    find("button[data-panel-close]", this.node).addEventListener("click", () => this.close());
+    for (const button of this.node.querySelectorAll("button[data-panel-by]"))
+      button.addEventListener("click", () => this.#move(Number(button.dataset.panelBy)));
     this.node.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -94,10 +94,10 @@ export class PointPanel {
     document.body.classList.add("has-step");
     const { axes, axis } = this.view;
     find("h2", this.node).textContent = label;
-    find("[data-point-place]", this.node).textContent = this.#isStep
+    find("[data-panel-place]", this.node).textContent = this.#isStep
       ? fill(gettext("step %(step)s"), { step: grouped(x) })
       : axes[axis].word(x);
-    for (const button of this.node.querySelectorAll("button[data-point-by]")) button.hidden = !this.#isStep;
+    for (const button of this.node.querySelectorAll("button[data-panel-by]")) button.hidden = !this.#isStep;
     const place = find("[data-point-runs]", this.node);
     try {
       const points = await pointsAt({ runs: this.charts.page.runs, metric, x, axis }, signal);

@@ -3,6 +3,7 @@
 import { el } from "../format.js";
 
 const OFFSET = 14;
+const ONE_COLUMN = 16; // more runs stand side by side: all of fifty have room in a window
 
 export class Tip {
   constructor(node) {
@@ -26,6 +27,7 @@ export class Tip {
     this.owner = owner;
     if (this.rows.length !== rows.length) {
       this.rows = rows.map(newRow);
+      this.node.classList.toggle("is-many", rows.length > ONE_COLUMN);
       this.node.replaceChildren(this.head, ...this.rows.map((row) => row.node));
     }
     write(this.head, head);

@@ -32,9 +32,9 @@ export class StepPanel {
     /** @type {HTMLElement | null} had the focus when a point was picked: it gets it back */
     this.before = null;
     this.giveUp = new AbortController();
-    find("button[data-step-close]", this.node).addEventListener("click", () => this.close());
-    for (const button of this.node.querySelectorAll("button[data-step-by]"))
-      button.addEventListener("click", () => this.#move(Number(button.dataset.stepBy)));
+    find("button[data-panel-close]", this.node).addEventListener("click", () => this.close());
+    for (const button of this.node.querySelectorAll("button[data-panel-by]"))
+      button.addEventListener("click", () => this.#move(Number(button.dataset.panelBy)));
     addEventListener("popstate", () => this.restore());
     addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.step === null) return;
@@ -57,17 +57,18 @@ export class StepPanel {
     else this.#hide();
   }
 
-  /** Open the step of a clicked point, which stands at x of an axis of ../charts/axes.js. */
+  /** Open the step of a clicked point, which stands at x of an axis of ../charts/axes.js; return false where none is. */
   async pick(/** @type {{ x: number, axis: string }} */ point) {
     const step = await this.feed.stepOf(point);
-    if (step === null || step < 0) return;
+    if (step === null || step < 0) return false;
     const isOpening = this.step === null;
     if (isOpening) this.query.push("point", String(step));
     else this.query.set("point", String(step));
     this.#show(step);
-    if (!isOpening) return;
+    if (!isOpening) return true;
     this.before = /** @type {HTMLElement | null} */ (document.activeElement);
     this.node.focus({ preventScroll: true });
+    return true;
   }
 
   /** Close it: where it was opened here, the way *back* does. */
@@ -110,7 +111,7 @@ export class StepPanel {
     this.settle();
     document.body.classList.add("has-step");
     find("h2", this.node).textContent = fill(gettext("Step %(step)s"), { step: grouped(step) });
-    this.#part("when").textContent = "";
+    find("[data-panel-place]", this.node).textContent = "";
     this.#fill("samples", signal, () => this.#samples(step, signal));
     const moment = this.#when(step);
     for (const [name, build] of Object.entries({ phases: this.#phases, logs: this.#logs, nodes: this.#nodes }))
@@ -141,7 +142,9 @@ export class StepPanel {
     const found = whenWas(lanes, step);
     if (found && step === this.step) {
       const moment = `${numbers.moment(lanes.clock.date(found.from))} · ${numbers.duration(found.to - found.from)}`;
-      this.#part("when").textContent = found.isEstimated ? fill(gettext("about %(moment)s"), { moment }) : moment;
+      find("[data-panel-place]", this.node).textContent = found.isEstimated
+        ? fill(gettext("about %(moment)s"), { moment })
+        : moment;
     }
     return found;
   }

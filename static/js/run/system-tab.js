@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { clock, metric } from "../charts/numbers.js";
 import { field, find } from "../dom.js";
 import { el, fill, gettext, laneName, messageOf, ngettext, write } from "../format.js";
+import { toast } from "../toast.js";
 import { areaPath, drawnKind, lacksPeaks, linePath, MOST_LINES, plannedMemory, rowsOf } from "./fleet.js";
 
 /** @import { Lane, Measure, RoleMemory } from "./fleet.js" */
@@ -35,6 +36,17 @@ export class SystemTab {
       this.isLatest = true;
       this.#draw();
     });
+    /** @type {(point: { x: number, axis: string }) => Promise<boolean>} opens the step at a Unix time in seconds */
+    this.onPick = async () => false;
+    find("button[data-system-step]").addEventListener("click", () => this.#pick());
+    const course = find("svg[data-system-course]");
+    course.addEventListener("click", (event) => {
+      const { left, width } = course.getBoundingClientRect();
+      this.slider.value = String(Math.round(((event.clientX - left) / width) * Number(this.slider.max)));
+      this.isLatest = this.slider.value === this.slider.max;
+      this.#draw();
+      this.#pick();
+    });
   }
 
   async show() {
@@ -44,6 +56,12 @@ export class SystemTab {
 
   update(header) {
     this.state = header.state;
+  }
+
+  /** Open the step at the time that is shown. */
+  async #pick() {
+    const moment = Number(BigInt(this.fleet.times[Number(this.slider.value)]) / 1_000_000n) / 1000;
+    if (!(await this.onPick({ x: moment, axis: "time" }))) toast(gettext("No step was under way at that time."));
   }
 
   get #isShown() {

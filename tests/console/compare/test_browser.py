@@ -129,7 +129,7 @@ def test_a_chart_is_asked_for_a_point_and_takes_notes(page: Page, live_console: 
     expect(page).to_have_url(re.compile("point=11,policy/entropy"))
     assert page.evaluate(NAMELESS) == []
     page.keyboard.press("ArrowLeft")
-    expect(panel.locator("[data-point-place]")).to_have_text("step 10")
+    expect(panel.locator("[data-panel-place]")).to_have_text("step 10")
     page.reload()
     expect(panel.locator("tbody tr")).to_have_count(2)
     page.go_back()

@@ -10,9 +10,12 @@ import orjson
 import pytest
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils import translation
+from django.utils.translation import gettext
 
 from console.asgi import application
 from console.live import access_watch, consumers
@@ -50,8 +53,10 @@ class Page:
         *,
         origin: tuple[bytes, bytes] = ORIGIN,
         takes: Callable[[], bool] = lambda: True,
+        language: str = "en",
     ) -> None:
-        headers = [origin, (b"host", b"localhost"), (b"cookie", f"pitwall_session={cookie}".encode())]
+        cookies = f"pitwall_session={cookie}; {settings.LANGUAGE_COOKIE_NAME}={language}"
+        headers = [origin, (b"host", b"localhost"), (b"cookie", cookies.encode())]
         path, _, query = path.partition("?")
         scope = {"type": "websocket", "path": path, "query_string": query.encode(), "headers": headers}
         more = {"subprotocols": [], "extensions": {WRITER: self._write}}
@@ -148,9 +153,9 @@ class Stage:
             deliveries.append(delivery(self.run.pk, self.batch, [metric(self.batch, loss=float(self.batch))]))
         store(deliveries, memory=self.memory, now=NOW)
 
-    async def page(self, after: int | None = None) -> Page:
+    async def page(self, after: int | None = None, language: str = "en") -> Page:
         query = "" if after is None else f"?after={after}"
-        page = await Page(f"/ws/runs/{self.run.pk}{query}", self.cookie).open()
+        page = await Page(f"/ws/runs/{self.run.pk}{query}", self.cookie, language=language).open()
         page.last = after
         self.pages.append(page)
         return page
@@ -229,6 +234,23 @@ async def test_the_header_comes_first_and_at_each_change(stage: Stage) -> None:
     async with asyncio.timeout(PATIENCE):
         while (await page.until("run"))["run"]["state"] != "finished":
             pass
+
+
+async def test_a_cause_that_comes_while_the_page_is_open_is_in_its_language(stage: Stage) -> None:
+    pages = {language: await stage.page(after=0, language=language) for language in ("en", "zh-hans")}
+    cause = {"side": "user", "text": "canceled before it started"}
+
+    await sync_to_async(finish)(run_id=stage.run.pk, attempt=1, state="failed", cause=cause, cleanup={}, now=NOW)
+
+    said = {}
+    for language, page in pages.items():
+        async with asyncio.timeout(PATIENCE):
+            while (header := (await page.until("run"))["run"])["state"] != "failed":
+                pass
+        said[language] = header["cause"]["text"]
+    with translation.override("zh-hans"):
+        assert said == {"en": cause["text"], "zh-hans": gettext(cause["text"])}
+    assert said["zh-hans"] != cause["text"]
 
 
 async def test_without_after_it_starts_with_the_next_frame(stage: Stage) -> None:

@@ -189,3 +189,13 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     page.keyboard.press("Escape")
     expect(page.locator("[data-step-panel]")).to_be_hidden()
     expect(chart).to_be_focused()
+
+    page.get_by_role("link", name="System").click()
+    course = page.locator("svg[data-system-course]")
+    expect(course).to_be_visible()
+    area = course.bounding_box()
+    assert area is not None
+    course.click(position={"x": 2, "y": 50})
+    expect(page.get_by_role("status")).to_contain_text(["No step was under way at that time."])
+    course.click(position={"x": area["width"] - 2, "y": 50})
+    expect(page.get_by_role("complementary", name="Step 8")).to_contain_text("Step 8: what is")
