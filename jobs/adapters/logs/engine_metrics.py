@@ -4,7 +4,7 @@ vLLM and SGLang write Prometheus's text there. Gauges are what the server says a
 are told as what was added since the last answer. Names are those of our own engine's readings
 (jobs/engine/roles/vllm_meter.py).
 
-Sources: vllm/v1/metrics/loggers.py; SGLang srt/metrics/collector.py.
+Sources: vllm/v1/metrics/loggers.py; SGLang 0.5.23 srt/observability/metrics_collector.py.
 """
 
 import re
@@ -20,7 +20,8 @@ LOOK_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
 MOST_BYTES = 4 << 20
 ROLE = "vllm"  # as the role that generates is called here, whichever engine does
-_LINE = re.compile(r"^(\w+:\w+)(?:\{[^}]*\})?[ \t]+(\S+)", re.MULTILINE)
+_LINE = re.compile(r"^(\w+:\w+)(\{[^}]*\})?[ \t]+(\S+)", re.MULTILINE)
+_OF_ONE_PRIORITY = re.compile(r'[{,]priority="[^"]')  # which SGLang writes beside the total of all, priority=""
 _COUNTERS = ("_total", "_sum", "_count")
 _GAUGES: Mapping[str, tuple[str, float]] = {
     "vllm:num_requests_running": ("running_requests", 1.0),
@@ -40,7 +41,9 @@ _HIGHEST = ("kv_cache_percent", "prefix_cache_hit_percent")
 def numbers_of(text: str) -> dict[str, float]:
     """Return the values of Prometheus's text by name: of several labels their sum, of fractions the highest."""
     numbers: dict[str, float] = {}
-    for name, written in _LINE.findall(text):
+    for name, labels, written in _LINE.findall(text):
+        if _OF_ONE_PRIORITY.search(labels):
+            continue
         try:
             value = float(written)
         except ValueError:
@@ -56,8 +59,9 @@ def readings(now: Mapping[str, float], before: Mapping[str, float], seconds: flo
     added = {name: now[name] - before[name] for name in now if name.endswith(_COUNTERS) and name in before}
     if any(change < 0 for change in added.values()):  # the server was started anew
         return values
-    if "vllm:num_preemptions_total" in added:
-        values["preemptions"] = added["vllm:num_preemptions_total"]
+    for name in ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"):
+        if name in added:
+            values["preemptions"] = added[name]
     if queries := added.get("vllm:prefix_cache_queries_total"):
         values["prefix_cache_hit_percent"] = 100.0 * added.get("vllm:prefix_cache_hits_total", 0.0) / queries
     if "vllm:generation_tokens_total" in added and seconds > 0:

@@ -70,6 +70,20 @@ def test_several_engines_of_a_server_are_added_up_and_the_fullest_cache_counts()
     }
 
 
+def test_requests_of_one_priority_are_not_counted_beside_all_and_retracted_ones_were_preempted() -> None:
+    """As SGLang 0.5.23 writes them under priority scheduling: the total has the label's empty value."""
+    counts = {"": 5, "1": 3, "2": 2}
+    text = "".join(
+        f'sglang:num_queue_reqs{{model_name="m",priority="{priority}",tp_rank="0"}} {count}\n'
+        for priority, count in counts.items()
+    )
+    retracted = 'sglang:num_retracted_requests_total{model_name="m",priority=""} %d\n'
+
+    now, before = (numbers_of(text + retracted % count) for count in (9, 7))
+
+    assert readings(now, before, 5.0) == {"waiting_requests": 5.0, "preemptions": 2.0}
+
+
 @pytest.mark.parametrize("name", ["LLMServerManager", "AgentLoopManager"])
 def test_verls_servers_are_found_where_it_prints_them(name: str) -> None:
     line = f"\x1b[36m(TaskRunner pid=812)\x1b[0m {name}: ['10.0.0.7:41233', 'node-8:38111']"
