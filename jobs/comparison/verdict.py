@@ -2,9 +2,10 @@
 
 The outcome decides; where it shows no difference, the time of a step does, unless the conditions differ under which it
 was measured (jobs.comparison.conditions). One run each is one seed each: intervals cover the noise between the steps of
-these runs, and of the outcome as much more as seeds of the demo differed by, not what every other seed would do.
+these runs, and as much more as runs of one configuration differed by, not what every other seed would do.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,7 @@ from jobs.catalog.metric import metric
 from jobs.comparison.conditions import DifferingCondition
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.stats import ConfidenceInterval, correlated_mean_interval, median_interval
+from jobs.comparison.stats import ConfidenceInterval, correlated_mean_interval, median_interval, t_quantile
 from jobs.telemetry.chunks import Floats
 
 Badge = Literal["better", "worse", "no_difference", "not_comparable", "not_enough"]
@@ -26,6 +27,12 @@ SEED_ALLOWANCE = 1.3
 """So much wider is the interval of an outcome than its noise between steps says: two seeds of one configuration differ
 by more. Measured on seeds of the demo (docs/proofs/verdict.md): without it 6 to 9 % of identical pairs were told apart.
 """
+RUN_SPREAD = 0.036
+"""Standard deviation between the logarithms of the median step times of runs that differ in nothing but the seed, one
+after the other on one quiet node: what the steps of one run cannot show, as where its processes and memory lay. Measured
+on 12 seeds of the demo on CPU (docs/proofs/verdict.md): without it 43 % of their pairs were told apart.
+"""
+_SPREAD_QUANTILE = t_quantile(11)  # of its 12 runs
 MAIN_PART = 0.5
 """A phase is why a step is shorter or longer if this share of the difference is its own."""
 
@@ -126,6 +133,8 @@ def paired_difference(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterv
 def paired_ratio(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | None:
     """Return the median of run / base at the same steps, after the first ones, with its interval; None below ten.
 
+    The interval adds what runs of one configuration differ by (`RUN_SPREAD`) to what the noise between steps says.
+
     What steps of both have in common (responses that grow longer, a late curriculum) cancels: of two resampled runs
     a difference of 10 % is found three times as often as by the ratio of two medians (docs/proofs/verdict.md).
     """
@@ -135,8 +144,10 @@ def paired_ratio(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | 
     logs = median_interval(positive[0] - positive[1])
     if logs is None:
         return None
-    value, low, high = (float(np.exp(one)) for one in (logs.value, logs.low, logs.high))
-    return ConfidenceInterval(value=value, low=low, high=high, n=logs.n)
+    between = _SPREAD_QUANTILE * math.sqrt(2) * RUN_SPREAD
+    low = logs.value - math.hypot(logs.value - logs.low, between)
+    high = logs.value + math.hypot(logs.high - logs.value, between)
+    return ConfidenceInterval(value=math.exp(logs.value), low=math.exp(low), high=math.exp(high), n=logs.n)
 
 
 def _reason(run: Columns, base: Columns) -> Reason | None:
