@@ -21,9 +21,9 @@ class HeaderMessage:
     text: str
 
 
-def _read(asked: tuple[str, str]) -> HeaderMessage | None:
+def _read(key: tuple[str, str]) -> HeaderMessage | None:
     """Return a run's header in a language, None if there is no such run."""
-    run_id, language = asked
+    run_id, language = key
     run = Run.objects.select_related("project", "created_by").filter(pk=run_id, trashed_at=None).first()
     if run is None:
         return None

@@ -22,7 +22,8 @@ from jobs.comparison.read import (
     read_peaks_of,
     read_summaries_of,
 )
-from jobs.comparison.stats import ConfidenceInterval
+from jobs.comparison.repeats import run_spreads
+from jobs.comparison.stats import ConfidenceInterval, RunSpread
 from jobs.comparison.summary import NOTHING, SeriesSummary
 from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict, verdict
 from jobs.models import Attempt, Run
@@ -37,7 +38,8 @@ class Comparison:
     """What may be said of the runs `run_ids` (hidden ones left out), against `base_id`.
 
     `window` is the common one, None before every run has done a step. `verdicts`, `phases`, `conditions` and
-    `efficiency` (tokens per CPU second) are by run id; measures have their cells in the order of `run_ids`.
+    `efficiency` (tokens per CPU second) are by run id; measures have their cells in the order of `run_ids`. `spread` is
+    what the intervals of step times add to the noise between steps.
     """
 
     run_ids: tuple[str, ...]
@@ -48,6 +50,7 @@ class Comparison:
     phases: Mapping[str, PhaseTimes]
     conditions: Mapping[str, RunConditions]
     efficiency: Mapping[str, ConfidenceInterval | None]
+    spread: RunSpread
 
     @property
     def incomparable(self) -> frozenset[str]:
@@ -100,13 +103,15 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
     columns = [without_recorded(own, conditions[run_id].captures) for run_id, own in zip(ids, columns, strict=True)]
     span = (window.low, window.high) if window else None
     efficiency = [efficiency_of(own, conditions[run_id]) for run_id, own in zip(ids, columns, strict=True)]
-    measures = measure_rows(columns=columns, peaks=[peaks[run_id] for run_id in ids], base=base)
+    spreads = run_spreads(runs[base], conditions[base_id])
+    measures = measure_rows(columns=columns, peaks=[peaks[run_id] for run_id in ids], base=base, spreads=spreads)
     verdicts = {
         run_id: verdict(
             run_id=run_id,
             run=own,
             base=columns[base],
             conditions=differing(conditions[run_id], conditions[base_id], window=span),
+            spreads=spreads,
         )
         for run_id, own in zip(ids, columns, strict=True)
         if run_id != base_id
@@ -120,9 +125,10 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
         phases={run_id: phase_times(_after_first(own)) for run_id, own in zip(ids, columns, strict=True)},
         conditions=conditions,
         efficiency=dict(zip(ids, efficiency, strict=True)),
+        spread=spreads.of(STEP_METRIC),
     )
     said = without_words(measures, incomparable=comparison.incomparable, run_ids=ids)
-    return replace(comparison, measures=with_efficiency(said, efficiency, base=base))
+    return replace(comparison, measures=with_efficiency(said, efficiency, base=base, spread=spreads.of(STEP_METRIC)))
 
 
 def incomparable_runs(*, runs: Sequence[Run], base_id: str) -> frozenset[str]:

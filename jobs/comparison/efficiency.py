@@ -13,7 +13,7 @@ from jobs.comparison.conditions import RunConditions
 from jobs.comparison.measures import Measure, MeasureCell, MeasureRow, Words
 from jobs.comparison.phases import STEP_METRIC
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.stats import ConfidenceInterval, median_interval, ratio_interval
+from jobs.comparison.stats import ConfidenceInterval, RunSpread, median_interval, ratio_interval
 from jobs.comparison.summary import delta
 from jobs.comparison.verdict import steady
 
@@ -44,24 +44,25 @@ def efficiency_of(columns: Columns, conditions: RunConditions) -> ConfidenceInte
 
 
 def with_efficiency(
-    rows: Sequence[MeasureRow], values: Sequence[ConfidenceInterval | None], *, base: int
+    rows: Sequence[MeasureRow], values: Sequence[ConfidenceInterval | None], *, base: int, spread: RunSpread
 ) -> tuple[MeasureRow, ...]:
     """Return the measures with this one behind the step time, where some run has it."""
     if not any(values):
         return tuple(rows)
     measure = Measure(metric=TOKENS_PER_CPU_SECOND, kind="whole")
-    cells = tuple(_cell(own, None if place == base else values[base]) for place, own in enumerate(values))
+    cells = tuple(_cell(own, None if place == base else values[base], spread) for place, own in enumerate(values))
     place = next((i + 1 for i, row in enumerate(rows) if row.measure.metric == STEP_METRIC), 0)
     return (*rows[:place], MeasureRow(measure=measure, cells=cells), *rows[place:])
 
 
-def _cell(own: ConfidenceInterval | None, base: ConfidenceInterval | None) -> MeasureCell:
+def _cell(own: ConfidenceInterval | None, base: ConfidenceInterval | None, spread: RunSpread) -> MeasureCell:
     if own is None:
         return MeasureCell(value=None)
     if base is None:
         return MeasureCell(value=own.value, spread=own)
     change = delta(own.value, base.value, better=metric(TOKENS_PER_CPU_SECOND).better)
-    contrast = ratio_interval(own, base)
+    ratio = ratio_interval(own, base)
+    contrast = spread.widened(ratio) if ratio else None
     word: Words = ""
     if change is not None and contrast is not None:
         word = change.word if contrast.excludes(1) else "not_shown"

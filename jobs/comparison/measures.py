@@ -8,9 +8,9 @@ import numpy as np
 
 from jobs.catalog.metric import metric
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, median_interval
+from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, RunSpread, median_interval
 from jobs.comparison.summary import Better, Delta, delta
-from jobs.comparison.verdict import paired_difference, paired_ratio, steady
+from jobs.comparison.verdict import OF_DEMO, RunSpreads, paired_difference, paired_ratio, steady
 
 Kind = Literal["median", "mean", "newest", "peak", "whole"]
 Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", "not_comparable", ""]
@@ -78,15 +78,16 @@ class MeasureRow:
 
 
 def measure_rows(
-    *, columns: Sequence[Columns], peaks: Sequence[Mapping[str, float]], base: int
+    *, columns: Sequence[Columns], peaks: Sequence[Mapping[str, float]], base: int, spreads: RunSpreads = OF_DEMO
 ) -> tuple[MeasureRow, ...]:
-    """Return the measures that some run has, at most eight. `base` is the base's place among the runs."""
+    """Return the measures that some run has, at most eight. `base` is the base's place among the runs, `spreads`
+    those between the times of runs of one configuration."""
     rows = []
     for measure in MEASURES:
         if measure.kind == "peak":
             cells = [_peak(measure.metric, own, peaks[base]) for own in peaks]
         else:
-            cells = [_cell(measure, own, columns[base], is_base=i == base) for i, own in enumerate(columns)]
+            cells = [_cell(measure, own, columns[base], spreads, is_base=i == base) for i, own in enumerate(columns)]
         if any(cell.value is not None for cell in cells):
             rows.append(MeasureRow(measure=measure, cells=tuple(cells)))
     return tuple(rows[:MAX_ROWS])
@@ -115,23 +116,25 @@ def _peak(name: str, own: Mapping[str, float], base: Mapping[str, float]) -> Mea
     return MeasureCell(value=own[name], change=change)
 
 
-def _cell(measure: Measure, own: Columns, base: Columns, *, is_base: bool) -> MeasureCell:
+def _cell(measure: Measure, own: Columns, base: Columns, spreads: RunSpreads, *, is_base: bool) -> MeasureCell:
     column = own.get(measure.metric)
     if column is None or not np.isfinite(column.y).any():
         return MeasureCell(value=None)
     theirs = None if is_base else base.get(measure.metric)
     better = metric(measure.metric).better
-    return {"median": _median, "mean": _mean, "newest": _newest}[measure.kind](column, theirs, better)
+    if measure.kind == "median":
+        return _median(column, theirs, better, spreads.of(measure.metric))
+    return {"mean": _mean, "newest": _newest}[measure.kind](column, theirs, better)
 
 
-def _median(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> MeasureCell:
+def _median(own: SeriesPoints, base: SeriesPoints | None, better: Better, spread: RunSpread) -> MeasureCell:
     values = steady(own) if np.isfinite(steady(own)).any() else own.y
-    spread, other = median_interval(steady(own)), median_interval(steady(base)) if base else None
-    contrast = paired_ratio(own, base) if base else None
-    change = delta(spread.value, other.value, better=better) if spread and other else None
+    noise, other = median_interval(steady(own)), median_interval(steady(base)) if base else None
+    contrast = paired_ratio(own, base, spread) if base else None
+    change = delta(noise.value, other.value, better=better) if noise and other else None
     return MeasureCell(
         value=float(np.median(values[np.isfinite(values)])),
-        spread=spread,
+        spread=noise,
         change=change,
         contrast=contrast,
         word=_word(change, contrast, neutral=1),

@@ -7,6 +7,7 @@ independent, and Student's t with one degree less than there are batches gives t
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ MEAN_BATCHES = 5
 MAX_BATCHES = 30
 CORRELATION_STEPS = 60  # the last common steps that the correlation from step to step is estimated from
 MAX_CORRELATION = 0.95
+LEAST_DEGREES = 4  # of a spread between runs: below, Student's t is more than 1.5 times what it is with many
 
 # Student's t, 97.5th percentile, for 1 to 29 degrees of freedom (any table of the t distribution).
 _T = (
@@ -44,6 +46,43 @@ class ConfidenceInterval:
     def excludes(self, number: float) -> bool:
         """Return True if the interval does not reach `number`: then a difference from it is shown."""
         return self.low > number or self.high < number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpread:
+    """By how much runs of one configuration differ: the standard deviation `log_sd` between the natural logarithms of
+    their medians, known with so many degrees of freedom, from `num_runs` runs of the project (0: none were there)."""
+
+    log_sd: float
+    degrees: int
+    num_runs: int = 0
+
+    @property
+    def reach(self) -> float:
+        """Half of the 95 % interval of the logarithm of the ratio of two such runs, were their medians exact."""
+        return t_quantile(min(len(_T), self.degrees)) * math.sqrt(2) * self.log_sd
+
+    def widened(self, ratio: ConfidenceInterval) -> ConfidenceInterval:
+        """Return the interval of a positive ratio of two runs with this spread added to the noise that it covers."""
+        value = math.log(ratio.value)
+        low = value - math.hypot(value - math.log(ratio.low), self.reach)
+        high = value + math.hypot(math.log(ratio.high) - value, self.reach)
+        return ConfidenceInterval(value=ratio.value, low=math.exp(low), high=math.exp(high), n=ratio.n)
+
+
+def pooled_spread(groups: Sequence[Sequence[float]]) -> RunSpread | None:
+    """Return the spread within groups of positive values, each group the medians of runs of one configuration.
+
+    The pooled variance of the logarithms: squares about each group's mean over the sum of its runs less one (any text
+    on the analysis of variance). None with fewer than `LEAST_DEGREES` degrees of freedom.
+    """
+    logs = [np.log(np.asarray(group, float)) for group in groups if len(group) > 1]
+    degrees = sum(len(group) - 1 for group in logs)
+    if degrees < LEAST_DEGREES:
+        return None
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in logs)
+    num_runs = sum(len(group) for group in logs)
+    return RunSpread(log_sd=math.sqrt(squares / degrees), degrees=degrees, num_runs=num_runs)
 
 
 def t_quantile(degrees: int) -> float:

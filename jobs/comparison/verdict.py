@@ -6,8 +6,8 @@ these runs, and as much more as runs of one configuration differed by, not what 
 """
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from jobs.catalog.metric import metric
 from jobs.comparison.conditions import DifferingCondition
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.stats import ConfidenceInterval, correlated_mean_interval, median_interval, t_quantile
+from jobs.comparison.stats import ConfidenceInterval, RunSpread, correlated_mean_interval, median_interval
 from jobs.telemetry.chunks import Floats
 
 Badge = Literal["better", "worse", "no_difference", "not_comparable", "not_enough"]
@@ -27,14 +27,28 @@ SEED_ALLOWANCE = 1.3
 """So much wider is the interval of an outcome than its noise between steps says: two seeds of one configuration differ
 by more. Measured on seeds of the demo (docs/proofs/verdict.md): without it 6 to 9 % of identical pairs were told apart.
 """
-RUN_SPREAD = 0.036
-"""Standard deviation between the logarithms of the median step times of runs that differ in nothing but the seed, one
-after the other on one quiet node: what the steps of one run cannot show, as where its processes and memory lay. Measured
-on 12 seeds of the demo on CPU (docs/proofs/verdict.md): without it 43 % of their pairs were told apart.
+DEMO_SPREAD, DEMO_ROLLOUT_SPREAD = RunSpread(log_sd=0.038, degrees=11), RunSpread(log_sd=0.068, degrees=11)
+"""How far median times lie apart of runs that differ in nothing but the seed, one after the other on one quiet node:
+what the steps of one run cannot show, as where its processes and memory lay. Of a step and its other phases, and of the
+rollout, on 12 seeds of the demo on CPU (docs/proofs/verdict.md): without it 42 % of their pairs were told apart.
 """
-_SPREAD_QUANTILE = t_quantile(11)  # of its 12 runs
 MAIN_PART = 0.5
 """A phase is why a step is shorter or longer if this share of the difference is its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpreads:
+    """By how much times and speeds of runs of one configuration differ. `measured`: metric -> what repeats in the
+    project say (jobs.comparison.repeats); of others what seeds of the demo said."""
+
+    measured: Mapping[str, RunSpread] = field(default_factory=dict)
+
+    def of(self, name: str) -> RunSpread:
+        """Return the spread of a metric's median."""
+        return self.measured.get(name) or (DEMO_ROLLOUT_SPREAD if "rollout" in name else DEMO_SPREAD)
+
+
+OF_DEMO = RunSpreads()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +101,19 @@ def decide(
     return "no_difference" if gain is not None or speed is not None else "not_enough"
 
 
-def verdict(*, run_id: str, run: Columns, base: Columns, conditions: Sequence[DifferingCondition] = ()) -> RunVerdict:
-    """Return the verdict on a run from the points of both in their common window, and the conditions that differ."""
+def verdict(
+    *,
+    run_id: str,
+    run: Columns,
+    base: Columns,
+    conditions: Sequence[DifferingCondition] = (),
+    spreads: RunSpreads = OF_DEMO,
+) -> RunVerdict:
+    """Return the verdict on a run from the points of both in their common window, the conditions that differ, and the
+    spreads between the times of runs of one configuration."""
     is_comparable = not any(one.is_decisive for one in conditions)
     times = _times(run, base)
-    speed = paired_ratio(run[STEP_METRIC], base[STEP_METRIC]) if times else None
+    speed = paired_ratio(run[STEP_METRIC], base[STEP_METRIC], spreads.of(STEP_METRIC)) if times else None
     outcome = outcome_of([run, base])
     gain = paired_difference(run[outcome], base[outcome]) if outcome else None
     return RunVerdict(
@@ -102,7 +124,7 @@ def verdict(*, run_id: str, run: Columns, base: Columns, conditions: Sequence[Di
         outcome=outcome,
         gain=gain,
         conditions=tuple(conditions),
-        reason=_reason(run, base) if speed is not None and speed.excludes(1) and is_comparable else None,
+        reason=_reason(run, base, spreads) if speed is not None and speed.excludes(1) and is_comparable else None,
     )
 
 
@@ -130,13 +152,12 @@ def paired_difference(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterv
     return ConfidenceInterval(value=estimate.value, low=estimate.value - half, high=estimate.value + half, n=estimate.n)
 
 
-def paired_ratio(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | None:
+def paired_ratio(run: SeriesPoints, base: SeriesPoints, spread: RunSpread) -> ConfidenceInterval | None:
     """Return the median of run / base at the same steps, after the first ones, with its interval; None below ten.
 
-    The interval adds what runs of one configuration differ by (`RUN_SPREAD`) to what the noise between steps says.
+    The interval covers the noise between steps and the `spread` between runs of one configuration.
 
-    What steps of both have in common (responses that grow longer, a late curriculum) cancels: of two resampled runs
-    a difference of 10 % is found three times as often as by the ratio of two medians (docs/proofs/verdict.md).
+    What steps of both have in common (responses that grow longer, a late curriculum) cancels.
     """
     x, own, theirs = np.intersect1d(run.x, base.x, return_indices=True)
     pairs = np.stack([run.y[own], base.y[theirs]])[:, x > DROPPED_STEPS]
@@ -144,18 +165,16 @@ def paired_ratio(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | 
     logs = median_interval(positive[0] - positive[1])
     if logs is None:
         return None
-    between = _SPREAD_QUANTILE * math.sqrt(2) * RUN_SPREAD
-    low = logs.value - math.hypot(logs.value - logs.low, between)
-    high = logs.value + math.hypot(logs.high - logs.value, between)
-    return ConfidenceInterval(value=math.exp(logs.value), low=math.exp(low), high=math.exp(high), n=logs.n)
+    value, low, high = (math.exp(one) for one in (logs.value, logs.low, logs.high))
+    return spread.widened(ConfidenceInterval(value=value, low=low, high=high, n=logs.n))
 
 
-def _reason(run: Columns, base: Columns) -> Reason | None:
+def _reason(run: Columns, base: Columns, spreads: RunSpreads) -> Reason | None:
     """Return the phase that the difference of the median steps comes from, if one shows it and has most of it."""
-    whole = _change(run, base, STEP_METRIC)
+    whole = _change(run, base, STEP_METRIC, spreads)
     if whole is None:
         return None
-    changes = {name: _change(run, base, name) for name in PHASE_METRICS}
+    changes = {name: _change(run, base, name, spreads) for name in PHASE_METRICS}
     shares = {name: change[0] / whole[0] for name, change in changes.items() if change is not None}
     name = max(shares, key=lambda one: shares[one], default="")
     change = changes.get(name)
@@ -164,12 +183,14 @@ def _reason(run: Columns, base: Columns) -> Reason | None:
     return Reason(phase=PHASE_METRICS[name], ratio=change[1])
 
 
-def _change(run: Columns, base: Columns, name: str) -> tuple[float, ConfidenceInterval | None] | None:
+def _change(
+    run: Columns, base: Columns, name: str, spreads: RunSpreads
+) -> tuple[float, ConfidenceInterval | None] | None:
     """Return how many seconds longer a metric's median is than the base's, and the ratio of the two."""
     if name not in run or name not in base:
         return None
     own, theirs = median_interval(steady(run[name])), median_interval(steady(base[name]))
-    return (own.value - theirs.value, paired_ratio(run[name], base[name])) if own and theirs else None
+    return (own.value - theirs.value, paired_ratio(run[name], base[name], spreads.of(name))) if own and theirs else None
 
 
 def _times(run: Columns, base: Columns) -> tuple[ConfidenceInterval, ConfidenceInterval] | None:

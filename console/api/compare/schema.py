@@ -1,5 +1,6 @@
 """Shapes of comparisons on the API. An interval is the estimate with the two ends of its 95 % interval."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -187,6 +188,13 @@ class TargetOut(Schema):
     runs: dict[str, ReachedOut | None]
 
 
+class RunSpreadOut(Schema):
+    """By how much step times of two runs of one configuration may differ: what the intervals of times cover."""
+
+    ratio: float = Field(description="in 95 of 100 pairs the longer time is at most so many times the shorter one")
+    num_repeats: int = Field(description="runs of the project that it is from; 0: the seeds of the demo on CPU")
+
+
 class CompareOut(Schema):
     """A comparison. `window` is None before every run has done a step."""
 
@@ -197,6 +205,7 @@ class CompareOut(Schema):
     metrics: list[MetricRowOut]
     differences: list[KnobDifferenceOut]
     num_equal: int
+    spread: RunSpreadOut
     environment: list[KnobDifferenceOut] = Field(description="what differs in hardware, packages, code and data")
     captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
     target: TargetOut | None = Field(
@@ -278,6 +287,7 @@ def compare_out(
         environment=_differences(environment, ids),
         num_equal=sum(1 for row in settings if not row.is_different),
         captures=[_captures(row, runs, ids.index(comparison.base_id)) for row in traces.rows],
+        spread=RunSpreadOut(ratio=math.exp(comparison.spread.reach), num_repeats=comparison.spread.num_runs),
         target=_target(target) if target else None,
     )
 

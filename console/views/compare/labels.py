@@ -1,5 +1,6 @@
 """What a comparison says in sentences: headline, support and badge of each verdict."""
 
+import math
 from dataclasses import dataclass
 
 from django.utils.html import format_html
@@ -13,7 +14,7 @@ from console.views.compare.conditions import condition_sentence
 from console.views.compare.sides import ComparedRun
 from jobs.catalog.metric import metric
 from jobs.comparison.read import StepWindow
-from jobs.comparison.stats import MIN_STEPS, ConfidenceInterval
+from jobs.comparison.stats import MIN_STEPS, ConfidenceInterval, RunSpread
 from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict
 
 RANK = ("better", "worse", "no_difference", "not_comparable", "not_enough")
@@ -177,6 +178,23 @@ def _speed(verdict: RunVerdict, window: StepWindow | None) -> str:
         "Median step time %(from)s → %(to)s "
         "(95 %% interval of the ratio at the same steps %(low)s–%(high)s, %(n)s steps, first %(dropped)s dropped)."
     )
+    return text % words
+
+
+def spread_sentence(spread: RunSpread) -> str:
+    """Return what intervals of step times add for one run each, and what that rests on."""
+    words = {"share": f"{math.expm1(spread.reach) * 100:.1f} %", "n": spread.num_runs}
+    if spread.num_runs:
+        text = _(
+            "One run each: step times of one configuration may differ by %(share)s, as %(n)s repeats in this project "
+            "say, and intervals cover that. Of the outcome they cover no other seed."
+        )
+    else:
+        text = _(
+            "One run each: step times of one configuration may differ by %(share)s, as seeds of the demo did on CPU, "
+            "and intervals cover that; repeats in this project will say it of your machines. Of the outcome they cover "
+            "no other seed."
+        )
     return text % words
 
 

@@ -15,7 +15,7 @@ from console.downloads.kept import keep_comparison
 from console.labels.catalog import metric_label, metric_words
 from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
-from console.views.compare.labels import order, say
+from console.views.compare.labels import order, say, spread_sentence
 from console.views.compare.levels import add_level, level_heads, target_line
 from console.views.compare.marks import MARKED_RUNS, page_marks
 from console.views.compare.rows import (
@@ -185,6 +185,7 @@ def verdict_context(request: HttpRequest, query: ComparisonQuery, sides: Sides) 
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
         "bars": step_bars(comparison, sides),
         "environment": _environment(comparison.conditions, sides),
+        "spread": "" if sides.groups else spread_sentence(comparison.spread),
     }
 
 

@@ -8,10 +8,12 @@ import pytest
 from jobs.comparison.stats import (
     MIN_STEPS,
     ConfidenceInterval,
+    RunSpread,
     batch_error,
     correlated_mean_interval,
     mean_interval,
     median_interval,
+    pooled_spread,
     ratio_interval,
     t_quantile,
     welch_interval,
@@ -160,3 +162,37 @@ def assert_halves(values: np.ndarray, *, least: float, most: float) -> None:
     assert minded is not None
     assert minded.value == batches.value
     assert least <= minded.half / batches.half <= most
+
+
+def test_the_spread_between_repeats_is_pooled_within_configurations() -> None:
+    # logs 0, 0.1, 0.2 about 0.1 and 5, 5.1, 5.2 about 5.1: squares 0.02 each, of 2 + 2 degrees; of one run nothing
+    found = pooled_spread([np.exp([0.0, 0.1, 0.2]), np.exp([5.0, 5.1, 5.2]), [3.0]])
+
+    assert found is not None
+    assert found.log_sd == pytest.approx(math.sqrt(0.04 / 4))
+    assert (found.degrees, found.num_runs) == (4, 6)
+    assert pooled_spread([[1.0, 1.1], [2.0, 2.1], [3.0, 3.1]]) is None  # three degrees
+
+
+def test_a_ratio_of_two_runs_covers_their_spread_beside_the_noise_of_steps() -> None:
+    # Student's t of 11 degrees is 2.201: 2.201 * sqrt(2) * 0.036 = 0.1121, and hypot(0.1, 0.1121) = 0.1502
+    ratio = ConfidenceInterval(value=1.0, low=math.exp(-0.1), high=math.exp(0.1), n=40)
+
+    found = RunSpread(log_sd=0.036, degrees=11).widened(ratio)
+
+    assert (found.value, found.n) == (1.0, 40)
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx((-0.1502, 0.1502), abs=1e-4)
+
+
+def test_with_a_measured_spread_one_pair_in_twenty_of_equal_runs_is_told_apart() -> None:
+    rng = np.random.default_rng(1)
+    told_apart = 0
+    for _ in range(2000):
+        repeats = np.exp(rng.normal(0, 0.03, size=(3, 4)))
+        one, base = np.exp(rng.normal(0, 0.03, size=2))
+        spread = pooled_spread(list(repeats))
+        assert spread is not None
+        exact = ConfidenceInterval(value=one / base, low=one / base, high=one / base, n=1000)
+        told_apart += spread.widened(exact).excludes(1)
+
+    assert 0.035 <= told_apart / 2000 <= 0.065

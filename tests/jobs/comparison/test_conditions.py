@@ -19,7 +19,7 @@ from jobs.comparison.conditions import (
 from jobs.comparison.efficiency import efficiency_of, with_efficiency
 from jobs.comparison.environment import conditions_of
 from jobs.comparison.read import SeriesPoints
-from jobs.comparison.verdict import verdict
+from jobs.comparison.verdict import DEMO_SPREAD, verdict
 from jobs.ingest.compaction import append_points
 from jobs.models import Capture, Metric, Run, RunEvent
 from jobs.telemetry.chunks import points
@@ -180,7 +180,7 @@ def test_tokens_per_cpu_second_stay_where_other_programs_take_half() -> None:
         return efficiency_of(steps, conditions), efficiency_of(steps, replace(conditions, has_gpus=True))
 
     (quiet, with_gpus), (busy, _gpus) = side(seconds=1.0, own=2.0), side(seconds=2.0, own=1.0)
-    (row,) = with_efficiency((), [quiet, busy], base=0)
+    (row,) = with_efficiency((), [quiet, busy], base=0, spread=DEMO_SPREAD)
 
     assert quiet.value == pytest.approx(1000, rel=0.02)  # 2,000 tokens in a second of two cores
     assert with_gpus is None

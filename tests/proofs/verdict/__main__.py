@@ -1,7 +1,8 @@
 """`make proof-verdict`: what Compare says of identical pairs, of planted differences and of busy nodes.
 
 It becomes docs/proofs/verdict.md; exit code 1 where more than 5 % of identical pairs are told apart. With the argument
-`record` the demos are run first, which takes an hour on two cores; without it, recorded runs are read.
+`record` the demos are run first, which takes five minutes on two cores that do nothing else; without it, recorded runs
+are read.
 """
 
 import os

@@ -16,7 +16,8 @@ import numpy as np
 from jobs.comparison.conditions import differing
 from jobs.comparison.phases import STEP_METRIC
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.verdict import OUTCOMES, RunVerdict, verdict
+from jobs.comparison.stats import pooled_spread
+from jobs.comparison.verdict import OF_DEMO, OUTCOMES, RunSpreads, RunVerdict, steady, verdict
 from jobs.telemetry.chunks import Floats, Ints
 from tests.proofs.verdict.corpus import Sample
 
@@ -66,21 +67,30 @@ def same_run(samples: Sequence[Sample], *, num_pairs: int, seed: int, faster: fl
         yield told(replace(sample, columns=shorter(run, faster)), replace(sample, columns=base))
 
 
-def two_seeds(samples: Sequence[Sample], *, num_pairs: int, seed: int) -> Iterator[Told]:
-    """Yield what is said of pairs of two different seeds: each pair as recorded first, then resampled."""
+def two_seeds(samples: Sequence[Sample], *, num_pairs: int, seed: int, has_repeats: bool = False) -> Iterator[Told]:
+    """Yield what is said of pairs of two different seeds: each pair as recorded first, then resampled.
+
+    `has_repeats`: the spread between runs is that of all other samples, as repeats in a project would tell it.
+    """
     rng = np.random.default_rng(seed)
     pairs = list(combinations(samples, 2))
     for number in range(num_pairs):
         one, other = pairs[number % len(pairs)]
+        spreads = _measured([sample for sample in samples if sample not in (one, other)]) if has_repeats else OF_DEMO
         if number >= len(pairs):
             one, other = (replace(sample, columns=resampled(sample.columns, rng)) for sample in (one, other))
-        yield told(one, other)
+        yield told(one, other, spreads)
 
 
-def told(run: Sample, base: Sample) -> Told:
+def _measured(repeats: Sequence[Sample]) -> RunSpreads:
+    spread = pooled_spread([[float(np.median(steady(sample.columns[STEP_METRIC]))) for sample in repeats]])
+    return RunSpreads(measured={STEP_METRIC: spread} if spread else {})
+
+
+def told(run: Sample, base: Sample, spreads: RunSpreads = OF_DEMO) -> Told:
     """Return what Compare says of the two."""
     conditions = differing(run.conditions, base.conditions)
-    said = verdict(run_id="run", run=run.columns, base=base.columns, conditions=conditions)
+    said = verdict(run_id="run", run=run.columns, base=base.columns, conditions=conditions, spreads=spreads)
     return Told(names=(run.name, base.name), verdict=said)
 
 
