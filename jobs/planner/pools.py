@@ -11,7 +11,7 @@ from typing import get_args
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.algorithm import is_in
 from jobs.planner.constant import Constants
-from jobs.planner.job import FrozenModel, Job, Training
+from jobs.planner.job import FrozenModel, Job, Layout, Training
 from jobs.planner.memo import Memo
 from jobs.planner.memory.phases import (
     checkpoint_memory,
@@ -204,10 +204,11 @@ def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
     if rollouts is not None and rollouts.score_micro_batch:
         row = rollouts.score_sequence or training.sequence
         tokens = rollouts.score_micro_batch * row / (training.layout.context * training.layout.ulysses)
+    held = training.base_bytes if training.method != "full" else training.weight_bytes
     return scoring_memory(
         training.model,
         training.layout,
-        weight_bytes=training.base_bytes if training.method != "full" else training.weight_bytes,
+        weight_bytes=0.0 if _streams(training, training.layout) else held,
         element_bytes=compute_bytes(training),
         tokens=round(tokens),
         has_head=training.objective != "scalar",
@@ -219,6 +220,11 @@ def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
     )
 
 
+def _streams(training: Training, layout: Layout) -> bool:
+    """Return whether a pass fetches weights from the host unit by unit: FSDP's and ZeRO-3's offload of parameters."""
+    return training.offload.params and layout.shards == 3
+
+
 def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> Member:
     def make() -> Member:
         accelerator = job.fleet.accelerator
@@ -226,7 +232,7 @@ def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> 
         working = scoring_memory(
             frozen.model,
             frozen.layout,
-            weight_bytes=frozen.weight_bytes,
+            weight_bytes=0.0 if frozen.is_offloaded and _streams(job.policy, frozen.layout) else frozen.weight_bytes,
             element_bytes=compute_bytes(job.policy),
             tokens=frozen.micro_batch * frozen.sequence // (frozen.layout.context * frozen.layout.ulysses),
             has_head=frozen.has_head,
@@ -248,6 +254,7 @@ def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> 
         job.policy.head_chunk,
         job.policy.scored_logit_bytes,
         job.policy.compute,
+        job.policy.offload.params,
     )
 
 

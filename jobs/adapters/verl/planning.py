@@ -241,6 +241,7 @@ def _fsdp(source: RunContext, shape: ModelShape, devices: int, *, is_critic: boo
         gradient_bytes=element,
         optimizer=_optimizer(source, element),
         has_master=False,  # the weights are the master
+        has_fused_optimizer=False,  # torch's AdamW as it is made without a word on it (workers/fsdp_workers.py)
         compute=COMPUTE[knobs.text("memory.precision", "bfloat16")],
         kernels=kernels,
         attention=attention,

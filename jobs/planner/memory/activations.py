@@ -23,6 +23,7 @@ from jobs.planner.memory.stages import Stage
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
 
 _MATRICES_OF_HIDDEN = 5.0  # queries, keys, values, gate and up
+_CAST = 2.0  # bytes of a score in 16 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,11 +231,12 @@ def _gathered(layer: LayerShape, training: Training) -> float:
 
 
 def _score_bytes(training: Training, constants: Constants) -> float:
-    """Return bytes per token of the scores that eager attention keeps: a row's length of them per head."""
+    """Return bytes per token of the scores that eager attention keeps: a row's length of them per head. The softmax is
+    in fp32; what computes in fp32 needs no cast of it."""
     if training.attends_by != "eager":
         return 0.0
     return (
-        constants.memory.scores
+        (constants.memory.scores - (_CAST if training.compute == "fp32" else 0.0))
         * training.model.heads
         / (training.layout.tensor * training.layout.ulysses)
         * training.sequence

@@ -76,12 +76,12 @@ def update_memory(training: Training, accelerator: Accelerator, constants: Const
 def _slack(training: Training, constants: Constants) -> float:
     """Return what the allocator reserves per byte of tensors, by its setting and by how alike micro-batches are: of
     experts that are divided over ranks without a limit of tokens each layer and micro-batch brings a rank other ones
-    (Megatron-core, transformer/moe/token_dispatcher.py: sizes of the exchange are those of the routing)."""
+    (Megatron-core, transformer/moe/token_dispatcher.py: sizes of the exchange are those of the routing). Segments that
+    can grow are what sizes that change are no trouble for (PyTorch's notes on CUDA, expandable_segments)."""
     memory = constants.memory
     usual = {"expandable": memory.allocator_expandable, "blocks": memory.allocator_blocks}
-    return usual.get(training.allocator, memory.allocator) * (
-        memory.allocator_varied if training.has_varied_lengths or training.layout.expert > 1 else 1.0
-    )
+    is_varied = (training.has_varied_lengths and training.allocator != "expandable") or training.layout.expert > 1
+    return usual.get(training.allocator, memory.allocator) * (memory.allocator_varied if is_varied else 1.0)
 
 
 def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:

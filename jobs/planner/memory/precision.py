@@ -42,9 +42,11 @@ def gathered_bytes(training: Training) -> float:
 def stream_width(training: Training) -> float:
     """Return bytes of an element of the hidden state between layers, in elements of what is computed with: 2 where it
     is fp32, else 1. It is by autocast; and peaks of Transformers' modules over a packed base that FSDP shards are as if
-    it were (PEFT's page on Llama-2-70B, PD05; what makes it so was not found)."""
+    it were, under a Trainer that casts (PEFT's page on Llama-2-70B, PD05; what makes it so was not found), not where
+    16 bits alone are held and nothing casts."""
     is_packed = training.method == "qlora" and training.family == "fsdp" and training.layout.num_devices > 1
-    if is_packed and training.kernels in ("eager", "liger") and training.compute != "fp32":
+    is_cast = training.compute != "fp32" and training.mixed_precision != "pure"
+    if is_packed and training.kernels in ("eager", "liger") and is_cast:
         return 2.0
     return max(gathered_bytes(training) / compute_bytes(training), 1.0)
 

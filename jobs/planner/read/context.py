@@ -13,6 +13,7 @@ from jobs.planner.read.knob_values import Knobs
 from jobs.planner.shapes.model_shape import ModelShape
 
 _SPREAD = 0.7
+_BY_PROMPT = 0.5  # share of the variance of lengths of answers that is the prompt's
 """Sigma of ln(answer length) where only the mean is known: between that of chat (0.5) and of
 reasoning (up to 1)."""
 
@@ -118,11 +119,11 @@ class RunContext:
 
     def _most_together(self, size: int) -> int:
         """Return the tokens that so many samples seldom exceed: three deviations above their mean, lengths of answers
-        being log-normal, and those to the same prompt, which come together, alike (assumed: the prompt decides)."""
+        being log-normal, and half of what they vary by the prompt, whose answers come together (assumed)."""
         workload = self.workload
         deviation = workload.mean_response * math.sqrt(math.exp((workload.spread or _SPREAD) ** 2) - 1)
-        alike = min(self.knobs.whole("rollout.samples_per_prompt", 1), size) if self.is_rl else 1
-        return math.ceil(size * self.usual + 3 * math.sqrt(size * alike) * deviation)
+        others = min(self.knobs.whole("rollout.samples_per_prompt", 1), size) - 1 if self.is_rl else 0
+        return math.ceil(size * self.usual + 3 * math.sqrt(size * (1 + _BY_PROMPT * others)) * deviation)
 
     def packed(self, tokens: int, *, ranks: int) -> MicroBatches:
         """Return micro-batches filled up to a number of tokens; a sample that is longer has one of its own."""
