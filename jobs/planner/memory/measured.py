@@ -68,6 +68,18 @@ def is_quantized_and_sharded(training: Training) -> bool:
     return training.method == "qlora" and _sharding(training) in ("fsdp", "zero3")
 
 
+def trains_experts_of_modules(training: Training) -> bool:
+    """Return whether all weights of experts are trained under FSDP by modules of Transformers, which go through experts
+    one by one and differentiate the whole stack for each: see estimate.band_expert_modules."""
+    is_module = _sharding(training) == "fsdp" and training.kernels in ("eager", "liger")
+    return is_module and training.method == "full" and training.model.experts > 0
+
+
+def is_well_known(training: Training) -> bool:
+    """Return whether the same way to train was measured, and none of the wider margins holds."""
+    return is_measured(training) and not is_quantized_and_sharded(training) and not trains_experts_of_modules(training)
+
+
 def doubt_of(training: Training) -> Sentence:
     """Return what was never measured together."""
     way = combination(training)
@@ -106,12 +118,15 @@ fsdp lora 16-bits compiled
 fsdp lora 16-bits eager
 fsdp qlora 16-bits eager
 fsdp qlora 16-bits eager weights-on-host
+fsdp qlora 16-bits liger
 megatron full masters megatron
 megatron lora 16-bits megatron
 none full autocast eager
 none full autocast liger
+none full fp32 eager
 none full masters compiled
 none full masters eager
+none full masters eager weights-on-host
 none full masters liger
 none full pure compiled
 none full pure eager
@@ -119,11 +134,16 @@ none full pure fused
 none full pure liger
 none lora 16-bits compiled
 none lora 16-bits eager
+none lora 16-bits eager dora
+none lora 16-bits fused
 none lora autocast eager
 none lora autocast liger
+none lora fp32 eager
 none qlora 16-bits compiled
 none qlora 16-bits eager
+none qlora 16-bits liger
 zero12 full masters eager
+zero12 full masters fused
 zero12 lora 16-bits eager
 zero3 full masters eager
 zero3 full masters eager weights-on-host
@@ -133,5 +153,20 @@ zero3 lora 16-bits eager weights-on-host
 zero3 qlora 16-bits eager
 """
 
-MEASURED = frozenset(WayToTrain(*(part.replace("-", " ") for part in row.split())) for row in _ROWS.split("\n") if row)
+_FAR_OFF_ROWS = """
+fsdp full pure eager
+fsdp full pure eager weights-on-host
+fsdp lora 16-bits eager weights-on-host
+none qlora 16-bits fused
+"""
+
+
+def _ways(rows: str) -> frozenset[WayToTrain]:
+    parts = (row.split() for row in rows.split("\n") if row)
+    return frozenset(WayToTrain(*(part.replace("-", " ") for part in row)) for row in parts)
+
+
+MEASURED = _ways(_ROWS)
 """Combinations of which a peak was measured, or whether they fit."""
+FAR_OFF = _ways(_FAR_OFF_ROWS)
+"""Combinations that were measured, and took a fifth more than is counted, or more than that."""
