@@ -396,3 +396,14 @@ def test_a_reference_that_is_computed_before_takes_a_pass_of_the_policy_alone() 
     assert "optimizer" not in before
     assert before["logits"] == round(shipped_constants().memory.logits_forward * 2 * 4096 * shape_of(DENSE).vocab)
     assert "reference" not in {each.phase for pool in estimate(pairs).pools for each in pool.phases}
+
+
+def test_weights_on_the_host_come_unit_by_unit_where_they_score() -> None:
+    whole = colocated(devices=1, policy={"weight_bytes": 4.0, "offload": BETWEEN})
+    streamed = colocated(devices=1, policy={"weight_bytes": 4.0, "offload": Offload(params=True, optimizer=1.0)})
+    for phase in ("old_logprobs", "reference"):
+        held, fetched = (
+            next(each for pool in estimate(job).pools for each in pool.phases if each.phase == phase).memory.terms
+            for job in (whole, streamed)
+        )
+        assert held["weights"] - fetched["weights"] > 0.9 * 2 * 7.6e9  # no less than what 16 bits of the model take

@@ -117,7 +117,8 @@ def test_adapters_never_keep_more_than_training_everything(t: Training) -> None:
 def test_wider_types_never_need_less(t: Training) -> None:
     narrow = replace(t, weight_bytes=2.0, gradient_bytes=2.0, base_bytes=min(t.base_bytes, 2.0), compute="bf16")
     assert states(replace(narrow, weight_bytes=4.0, gradient_bytes=4.0, base_bytes=4.0)) >= states(narrow)
-    assert activations(replace(narrow, compute="fp32")) >= activations(narrow)
+    if t.attends_by != "eager":  # whose scores are in fp32 in either, and cast for 16 bits
+        assert activations(replace(narrow, compute="fp32")) >= activations(narrow)
     assert states(replace(t, has_master=True)) >= states(replace(t, has_master=False))
 
 

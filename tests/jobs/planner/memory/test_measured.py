@@ -6,8 +6,16 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.estimate import estimate
-from jobs.planner.job import Fleet, Job, Layout, Training
-from jobs.planner.memory.measured import FAR_OFF, MEASURED, combination, doubt_of, is_measured
+from jobs.planner.job import Fleet, Job, Layout, Offload, Training
+from jobs.planner.memory.measured import (
+    FAR_OFF,
+    MEASURED,
+    combination,
+    doubt_of,
+    is_measured,
+    is_well_known,
+    trains_experts_of_modules,
+)
 from tests.jobs.planner.trainings import training
 from tests.planner_cases.load import HERE, load
 
@@ -62,6 +70,24 @@ def test_a_way_that_nobody_measured_needs_a_margin_and_says_so() -> None:
         assert found.verdict == ("fits" if policy is known else "tight")
         assert (doubt_of(policy) in found.notes) == (policy is new)
         assert any("more likely runs than not" in note for note in found.notes) == (policy is new)
+
+
+def test_experts_of_modules_under_fsdp_fit_only_with_much_room() -> None:
+    layout = Layout(num_devices=8, shards=3)
+    modules = training("qwen3-30b-a3b", layout, weight_bytes=4.0, gradient_bytes=4.0, has_master=False, kernels="eager")
+    assert 0.65 < _share(modules) < 0.92
+    assert estimate(_job(modules)).verdict == "tight"
+    assert doubt_of(modules) in estimate(_job(modules)).notes
+    for other in ({"kernels": "compiled"}, {"method": "lora", "lora_rank": 8}, {"family": "deepspeed"}):
+        assert not trains_experts_of_modules(replace(modules, **other))  # type: ignore[arg-type]
+
+
+def test_what_was_measured_far_off_is_trusted_less() -> None:
+    policy = training(
+        layout=Layout(num_devices=8, shards=3), method="lora", lora_rank=8, offload=Offload(params=True, optimizer=1.0)
+    )
+    assert combination(policy) in FAR_OFF
+    assert not is_well_known(policy)
 
 
 def test_a_sharded_quantized_base_fits_only_with_much_room() -> None:

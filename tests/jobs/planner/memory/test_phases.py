@@ -343,6 +343,8 @@ def test_what_the_allocator_holds_follows_its_setting_and_lengths() -> None:
     assert found["expandable"] < found[""] < found["blocks"]
     varied = replace(t, has_varied_lengths=True)
     assert update_memory(varied, H100, K).total > found[""]
+    grows = replace(varied, allocator="expandable")  # segments that grow leave no gaps for other sizes
+    assert update_memory(grows, H100, K).total == found["expandable"]
 
 
 # Whole steps.

@@ -281,12 +281,13 @@ def test_verl_fsdp_grpo_by_hand() -> None:
 
     policy = job.policy
     assert (policy.family, policy.layout.shards, policy.weight_bytes, policy.has_master) == ("fsdp", 3, 4.0, False)
-    # 16 samples without padding: 16 x 400 tokens and three deviations of log-normal answers, sigma 0.7, of which the 5
-    # to a prompt are alike: 6400 + 3 x sqrt(16 x 5) x 238.6.
-    assert (policy.micro_batch, policy.sequence, policy.document) == (1, 12802, 400)
+    # 16 samples without padding: 16 x 400 tokens and three deviations of log-normal answers, sigma 0.7, half of which
+    # is the prompt's, for the 4 others to it: 6400 + 3 x sqrt(16 x (1 + 4 / 2)) x 238.6.
+    assert (policy.micro_batch, policy.sequence, policy.document) == (1, 11359, 400)
     assert policy.num_micro_batches == 1024 // 4 * 5 // 2 // 16  # prompts, updates, answers of each, ranks, micro-batch
     assert (policy.offload.params_between_phases, policy.offload.optimizer_between_phases) == (True, True)
     assert policy.offload.optimizer == 0.0  # the step itself stays on the device
+    assert not policy.has_fused_optimizer
     assert [(f.role, f.is_offloaded) for f in job.frozen] == [("reference", True)]
     assert (job.engine.num_engines, job.engine.tensor, job.engine.sleep_level) == (1, 2, 2)
     assert job.num_steps == spec.num_steps or job.num_steps == 10_240 // 1024 * spec.int_knob("train.num_epochs")
