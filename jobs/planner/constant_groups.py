@@ -68,7 +68,6 @@ class EstimateConstants:
     band_experts: float
     band_unmeasured: float
     band_sharded_quantized: float
-    band_expert_modules: float
     shm_device_bytes: float
     batch_token_bytes: float
     host_memory: float

@@ -19,13 +19,7 @@ from jobs.planner.constant import Constant, Constants, shipped_constants
 from jobs.planner.hardware_notes import notes_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
-from jobs.planner.memory.measured import (
-    doubt_of,
-    is_measured,
-    is_quantized_and_sharded,
-    is_well_known,
-    trains_experts_of_modules,
-)
+from jobs.planner.memory.measured import doubt_of, is_measured, is_quantized_and_sharded
 from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
@@ -261,8 +255,6 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     trained = [each for each in (training, job.critic) if each is not None]
     if any(is_quantized_and_sharded(each) for each in trained):
         return band, max(band, constants.estimate.band_unmeasured, constants.estimate.band_sharded_quantized)
-    if any(trains_experts_of_modules(each) for each in trained):
-        return band, max(band, constants.estimate.band_unmeasured, constants.estimate.band_expert_modules)
     is_known = is_known and (accelerator.is_host or all(is_measured(each) for each in trained))
     return band, band if is_known else max(band, constants.estimate.band_unmeasured)
 
@@ -283,7 +275,7 @@ def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, 
     if job.fleet.accelerator.is_host:
         return
     for training in (job.policy, job.critic):
-        if training is not None and not is_well_known(training):
+        if training is not None and (is_quantized_and_sharded(training) or not is_measured(training)):
             yield doubt_of(training)
             return
 
