@@ -104,6 +104,43 @@ def rocpd_tables(end: str = "_0000ddb5_8903_7903_b269_cd8d3745bb8a") -> dict[str
     }  # fmt: skip
 
 
+def rpd_tables() -> dict[str, list[tuple[Any, ...]]]:
+    """Return a process as tables of rocmProfileData, after its schema 3: a launch, a graph's launch, a copy, ranges."""
+    texts = ("", "hipLaunchKernel", "hipGraphLaunch", "hipMemcpyWithStream", "UserMarker", "KernelExecution", "Task")
+    texts += ("CopyHostToDevice", "gemm(float*)", "ApiTable::writeRows", "Marker", "FillBuffer")
+    names = {text: i + 1 for i, text in enumerate(texts)}
+    arguments = ("", "forward", "aten::mm, seq = 7, sizes = [[2, 3], [3, 5]]")
+
+    def call(key: int, name: str, begin: int, lasts: int, argument: int = 1) -> tuple[Any, ...]:
+        return ((1 << 32) + key, 71, 71, BOOT + begin, BOOT + begin + lasts, names[name], argument)
+
+    def operation(key: int, kind: str, begin: int, text: str = "") -> tuple[Any, ...]:
+        return ((1 << 32) + key, 2, 0, BOOT + begin, BOOT + begin + 700, names[text], names[kind])
+
+    return {
+        "rocpd_metadata(id, tag, value)": [(1, "schema_version", "3")],
+        "rocpd_string(id, string)": [(i + 1, text) for i, text in enumerate(texts)],
+        "rocpd_ustring(id, string)": [(i + 1, text) for i, text in enumerate(arguments)],
+        'rocpd_api(id, pid, tid, start, "end", apiName_id, args_id)': [
+            call(1, "UserMarker", 0, 9000, 2), call(2, "UserMarker", 100, 500, 3), call(3, "hipLaunchKernel", 200, 100),
+            call(4, "hipMemcpyWithStream", 1000, 900), call(5, "hipGraphLaunch", 3000, 50),
+            call(6, "ApiTable::writeRows", 8000, 400),
+        ],
+        'rocpd_op(id, gpuId, queueId, start, "end", description_id, opType_id)': [
+            operation(1, "KernelExecution", 400, "gemm(float*)"), operation(2, "CopyHostToDevice", 1100),
+            operation(3, "Task", 4000, "gemm(float*)"), operation(4, "Task", 5000, "gemm(float*)"),
+            operation(5, "FillBuffer", 6000), operation(6, "Marker", 7000),
+        ],
+        "rocpd_api_ops(id, api_id, op_id)": [
+            (i, (1 << 32) + api, (1 << 32) + op) for i, (api, op) in enumerate([(3, 1), (4, 2), (5, 3), (5, 4)])
+        ],
+        "rocpd_copyapi(api_ptr_id, size)": [((1 << 32) + 4, 4096)],
+        "rocpd_monitor(id, deviceType, deviceId, monitorType, start, \"end\", value)": [
+            (1, "gpu", 2, "sclk", BOOT, BOOT + 900, "800"), (2, "gpu", 2, "sclk", BOOT + 900, BOOT + 2000, "1700"),
+        ],
+    }  # fmt: skip
+
+
 # -- protocol buffers --
 
 
@@ -253,6 +290,7 @@ FILES_OF_OTHERS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "rocpd": (lambda folder: database(folder / "71_results.db", rocpd_tables()),),
     "rocprof_csv": (_rocprof_csv,),
     "rocprof_json": (_rocprof_json,),
+    "rpd": (lambda folder: database(folder / "trace.rpd", rpd_tables()),),
     "speedscope": (_speedscope,),
     "xplane": (_bytes("host.xplane.pb", xspace),),
 }

@@ -1,4 +1,4 @@
-"""What AMD's rocprofv3 records, whichever file it writes: kernels, copies and calls in ns of the machine's clock.
+"""What AMD's recorders write, whichever file: kernels, copies and calls in ns of the machine's clock.
 
 That clock counts from the start of the machine, so a file cannot be laid beside one of another tool. A correlation id
 joins a call with what it started; it is counted by process.
@@ -41,7 +41,7 @@ class RocmTimeline:
         """Add a kernel on a queue or stream of a device."""
         text = name.removesuffix(".kd")
         category = Category.COPY if "rocclr_copyBuffer" in text else of_kernel(text)
-        if "rocclr_fillBuffer" in text:
+        if "rocclr_fillBuffer" in text or text == "FillBuffer":
             category = Category.MEMSET
         lane = self._writer.lane("stream", process=process, pid=pid, device=device, stream=stream)
         self._add(lane, start, end, text, category, correlation, pid, details)
@@ -78,21 +78,22 @@ class RocmTimeline:
         correlation: object,
         domain: str,
         process: str = "",
+        category: Category | None = None,
     ) -> None:
-        """Add a call of HIP, HSA or RCCL, or a range that somebody marked (`domain` MARKER...)."""
+        """Add a call of HIP, HSA or RCCL, or a range that somebody marked (`domain` MARKER...).
+
+        What it is, `category`, is told by its name where the recorder does not say.
+        """
         lane = self._writer.lane("thread", process=process, pid=pid, thread=f"thread {tid}", tid=tid)
-        if domain.upper().startswith("MARKER"):
-            category = of_range(name)
-        elif any(wait in name for wait in _WAITS):
-            category = Category.SYNC
-        else:
-            category = Category.RUNTIME
+        if category is None:
+            of_call = Category.SYNC if any(wait in name for wait in _WAITS) else Category.RUNTIME
+            category = of_range(name) if domain.upper().startswith("MARKER") else of_call
         self._add(lane, start, end, name, category, correlation, pid, {})
 
-    def finish(self, *, version: str = "") -> None:
+    def finish(self, *, tool: str = "rocprofv3") -> None:
         """Say what is to be said once all was added."""
         writer = self._writer
-        writer.meta("tool", f"rocprofv3 {version}".strip())
+        writer.meta("tool", tool)
         writer.note("info", "Times count from the start of the machine: they are not those of the clock.")
         if self._unusable:
             writer.note("warning", f"{self._unusable:,} rows were left out: a time is missing or is none.")
