@@ -45,6 +45,8 @@ _STEP = re.compile(r"ProfilerStep#?\s*\d")
 _BATCH = re.compile(r"execute_(?:context|new|model)_\d+\(")
 """vLLM names its passes `execute_context_<requests>(<tokens>)_generation_<requests>(<tokens>)`."""
 _CPU_COLLECTIVE = re.compile(r"gloo:|mpi:|hccl_|hcom_", re.I)
+_DEVICE_WAIT = re.compile(r"(?:event|notify)[ _]?wait", re.I)
+"""What accelerators other than GPUs tell of a stream that waits for another one, among what they do."""
 
 
 _COPY_KERNEL = re.compile(r"__amd_rocclr_copy|MEMORY_COPY_|Memcpy ")
@@ -61,6 +63,11 @@ def of_kernel(name: str) -> Category:
     if _FILL_KERNEL.match(name):
         return Category.MEMSET
     return Category.COMMUNICATION if _DEVICE_COLLECTIVE.search(name) else Category.KERNEL
+
+
+def waits_on_device(name: str) -> bool:
+    """Return True for what stands among the tasks of a device and is a wait: an event of another stream, a peer."""
+    return _DEVICE_WAIT.match(name) is not None
 
 
 def of_range(name: str) -> Category:

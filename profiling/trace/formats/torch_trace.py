@@ -15,9 +15,12 @@ from typing import Literal, TypedDict
 import orjson
 
 from profiling.trace import clock
-from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.category import Category, of_kernel, of_range, waits_on_device
+from profiling.trace.formats.ascend_json import AscendEvents
+from profiling.trace.formats.async_events import BEGINS, ENDS, AsyncEvents
 from profiling.trace.formats.json_list import JsonList, thousandfold
 from profiling.trace.formats.unpack import UnpackedFile
+from profiling.trace.formats.xla_json import XlaEvents
 from profiling.trace.frames import FRAMES
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.unusable import Unusable
@@ -26,7 +29,9 @@ from profiling.trace.writer import StoreWriter
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
 OF_RAY = re.compile(rb'"cat":\s*"(task::|task:(execute|deserialize|store)|submit_task|actor)|"tid":\s*"worker:')
 """What events of Ray's timelines hold, which are lists, too."""
-_WAIT = re.compile(r"Synchronize", re.I)
+_WAIT = re.compile(r"Synchronize|MemcpyWithStream", re.I)
+_CALL = re.compile(r"(?:cuda|cu|hip)[A-Z]\w+")
+"""A call of a device's interface, in traces that give no kind."""
 
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
 _ON_CPU, _ON_STREAM, _RANGES, _WAITS = "thread", "stream", "ranges", "waits"
@@ -34,7 +39,16 @@ _THREADS = frozenset({_ON_CPU, FRAMES})
 _ARROWS = frozenset({"fwdbwd", "fwd_bwd"})
 """Kinds of arrows from forward to backward; those from a launch to its kernel are told by the correlation."""
 _ASCEND = "task of Ascend"
-"""How we call the kind of events to which torch_npu gives none: they have a task type. Not run on Ascend."""
+"""How we call the kind of events to which torch_npu gives none: they have a task type."""
+_OF_RPD = {
+    "KernelExecution": "kernel",
+    "Task": "kernel",
+    "FillBuffer": "gpu_memset",
+    "CopyDeviceToDevice": "gpu_memcpy",
+    "CopyDeviceToHost": "gpu_memcpy",
+    "CopyHostToDevice": "gpu_memcpy",
+}
+"""What rocmProfileData's converter (rpd2tracing.py) says in `desc` of work of a device, which it gives no kind."""
 _KINDS = {
     "kernel": (_ON_STREAM, Category.KERNEL),
     "concurrent_kernel": (_ON_STREAM, Category.KERNEL),
@@ -63,6 +77,7 @@ _KINDS = {
     "Operator": (_ON_CPU, Category.OPERATOR),
 }
 """Where events of a kind are shown, and what they are."""
+_OF_GPUS = frozenset({"kernel", "concurrent_kernel", "Kernel"})
 _OTHER_DEVICE = re.compile(r"(?:gpu|xpu|mtia|hpu|npu|musa|mlu|privateuse1)_(kernel|memcpy|memset|user_annotation)")
 _OF_DEVICE = {
     "kernel": "kernel",
@@ -214,11 +229,17 @@ class _Events:
         self._first_cpu: int | None = None
         self._seen = 0
         self._unusable = Unusable("events")
+        self._of_xla = XlaEvents(writer)
+        self._of_ascend = AscendEvents(writer)
+        self._asynchronous = AsyncEvents(writer)
 
     def add(self, piece: list[_TorchEvent]) -> None:
         """Take a piece of the list."""
         base = self._base
         for event in piece:
+            if not event and isinstance(event, dict):  # at an end of the list, so that there is no comma too many
+                self._seen += 1
+                continue
             try:
                 kind = event["ph"]
                 if kind == "X":
@@ -239,6 +260,10 @@ class _Events:
                     self._begin(event)
                 elif kind == "E":
                     self._close(event)
+                elif kind in BEGINS:
+                    self._asynchronous.begin(event, self._at(event))
+                elif kind in ENDS:
+                    self._close_asynchronous(event)
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
                 self._unusable.add(self._seen, event, error)
             self._seen += 1
@@ -250,11 +275,11 @@ class _Events:
         late = _positive_integer(tail.get("baseTimeNanoseconds"))
         if late and not self._base:
             writer.shift(late)
-        unfinished = sum(len(opened) for opened in self._opened.values())
+        unfinished = sum(len(opened) for opened in self._opened.values()) + self._asynchronous.num_open
         if unfinished:
             writer.note("warning", f"{unfinished:,} ranges were never closed and are left out.")
-        if self._num_stray:
-            writer.note("warning", f"{self._num_stray:,} ends of ranges have no beginning and are left out.")
+        if num_stray := self._num_stray + self._asynchronous.num_stray:
+            writer.note("warning", f"{num_stray:,} ends of ranges have no beginning and are left out.")
         if self._num_crossed:
             writer.note(
                 "warning",
@@ -265,7 +290,7 @@ class _Events:
             writer.note("warning", self._unusable.sentence)
         self._name_lanes()
         self._name_counters()
-        writer.meta("tool", "torch")
+        writer.meta("tool", "xla" if self._of_xla else "torch")
         distributed = facts.get("distributedInfo")
         if isinstance(distributed, dict):
             for key in ("backend", "rank", "world_size"):
@@ -288,8 +313,15 @@ class _Events:
     def _complete(self, event: _TorchEvent, start: int, lasts: int) -> None:
         """Add an event that begins at `start` (Unix ns) and lasts so long. [ns]"""
         kind = event.get("cat", "")
-        if not kind and "Task Type" in (event.get("args") or ()):
-            kind = _ASCEND
+        if not kind:
+            if event.get("pid") in self._of_xla:
+                self._of_xla.add(event, start, lasts)
+                return
+            if event.get("pid") in self._of_ascend:
+                at, pid = self._of_ascend.add(event, start, lasts)
+                self._keys.setdefault(at, (pid, event.get("tid"), _ON_CPU))
+                return
+            kind = _told_by(event.get("args") or _NOTHING)
         key = (kind, event["name"])
         cached = self._names.get(key)
         if cached is None:
@@ -352,8 +384,12 @@ class _Events:
         if category is Category.KERNEL:
             is_copy = kind == _ASCEND and "memcpy" in name.lower()
             category = Category.COPY if is_copy else of_kernel(name)
+            if kind not in _OF_GPUS and waits_on_device(name):
+                place, category = _WAITS, Category.SYNC
         elif category is Category.RANGE and place == _ON_CPU:
             category = of_range(name)
+        elif category is Category.OPERATOR and of_range(name) is Category.STEP:
+            category = Category.STEP  # as Ascend's and torch 1.8's traces have it
         elif category is Category.OTHER:
             category = _of_other(kind, name)
         if len(self._names) >= _MOST_KNOWN:
@@ -409,6 +445,15 @@ class _Events:
         self._open -= 1
         start = self._at(begin)
         self._complete(begin, start, self._at(event) - start)
+
+    def _close_asynchronous(self, event: _TorchEvent) -> None:
+        """End what belongs to no thread."""
+        begun = self._asynchronous.end(event)
+        if begun is not None:
+            lane, name, start = begun
+            self._keys.setdefault(lane, (event.get("pid"), None, _ON_CPU))
+            _, category, number = self._know_name(event.get("cat") or "", name)
+            self._writer.add(lane, start, self._at(event) - start, number, category)
 
     # -- lanes --
 
@@ -471,10 +516,15 @@ class _Events:
         match event.get("name"):
             case "process_name":
                 process["name"] = str(args.get("name", ""))
+                self._of_xla.name_plane(event.get("pid"), process["name"])
+                self._of_ascend.name_process(event.get("pid"), process["name"])
             case "process_labels":
                 process["labels"] = str(args.get("labels", ""))
+                self._of_ascend.label_process(event.get("pid"), process["labels"])
             case "thread_name":
-                self._threads[event.get("pid"), event.get("tid")] = str(args.get("name", "")).strip()
+                thread = self._threads[event.get("pid"), event.get("tid")] = str(args.get("name", "")).strip()
+                self._of_xla.name_line(event.get("pid"), event.get("tid"), thread)
+                self._of_ascend.name_thread(event.get("pid"), event.get("tid"), thread)
 
     def _name_counters(self) -> None:
         """Name the processes of counters where there are several: each has curves of its own."""
@@ -495,6 +545,14 @@ class _Events:
             self._writer.describe_lane(lane, process=name, pid=_number(process), thread=thread)
 
 
+def _told_by(args: Mapping[str, object]) -> str:
+    """Return the kind of an event that has none, by its arguments."""
+    if "Task Type" in args:
+        return _ASCEND
+    described = args.get("desc")
+    return _OF_RPD.get(described, "") if isinstance(described, str) else ""
+
+
 def _of_accelerator(kind: str) -> tuple[str, Category]:
     """Return where events of a kind that is not in the table belong: xpu_kernel, privateuse1_memcpy, mtia_memset."""
     match = _OTHER_DEVICE.fullmatch(kind)
@@ -503,7 +561,7 @@ def _of_accelerator(kind: str) -> tuple[str, Category]:
 
 def _of_other(kind: str, name: str) -> Category:
     """Return the category of a kind of event that is none of the usual: the runtimes of devices have many names."""
-    if kind.endswith(("_runtime", "_driver", "Runtime")):
+    if kind.endswith(("_runtime", "_driver", "Runtime")) or (not kind and _CALL.fullmatch(name)):
         return Category.SYNC if _WAIT.search(name) else Category.RUNTIME
     return Category.OVERHEAD if "overhead" in kind.lower() else Category.OTHER
 

@@ -1,8 +1,7 @@
 """Profiles of XLA (`*.xplane.pb`): JAX, TensorFlow, torch-xla, on GPUs and TPUs.
 
 A profile is a message XSpace of planes; a plane has lines, a line has events, and names stand in a map of the plane
-(tsl/profiler/protobuf/xplane.proto). An event begins `offset_ps` after its line's `timestamp_ns`. On GPUs a line is a
-stream or a view that was derived from streams; on TPUs `XLA Ops` is what the cores do.
+(tsl/profiler/protobuf/xplane.proto). An event begins `offset_ps` after its line's `timestamp_ns`.
 """
 
 import re
@@ -11,21 +10,23 @@ from typing import Any
 
 import orjson
 
-from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.category import Category
 from profiling.trace.formats.protobuf import Damaged, Value, fields, message, number, signed, text
 from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.formats.xla import (
+    INFO_KEYS,
+    LONGEST_INFO,
+    Kind,
+    category_of,
+    device_of,
+    kind_of_line,
+    shown_name,
+    stream_of,
+)
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
 _PLANE_NAME = re.compile(r"/(?:host|device)[:/]|Task Environment|#Chip|/")
-_DEVICE = re.compile(r"/device:(?P<kind>[A-Z]+)(?:_[A-Z]+)?:(?P<index>\d+)")
-_STREAM = re.compile(r"Stream #(\d+)")
-_CALL = re.compile(r"(?:cu|cuda|hip|hsa_?|nccl|rccl)[A-Z]\w+")
-_WAIT = re.compile(r"Synchronize|BlockHostUntilDone|StreamWait")
-_COPY = re.compile(r"^(?:Memcpy|memcpy|MemcpyH2D|(?:async-)?copy(?:-start|-done)?[.\d]*$|infeed|outfeed)", re.I)
-_COLLECTIVE = re.compile(r"(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|send|recv)\b")
-_INFO_KEYS = ("hlo_op", "hlo_module", "tf_op", "hlo_category", "long_name", "kernel_details", "source", "flops")
-_LONGEST = 600
 _LATEST = 1 << 62
 _OF_HOST = 48
 """Links of each host begin at another multiple of 2 to the power of this."""
@@ -150,9 +151,8 @@ class _Plane:
                     self._statistics[key] = next((text(v) for f, _, v in fields(about) if f == 2), "")
         except Damaged as error:
             self.problem = str(error)
-        match = _DEVICE.search(self.name)
-        self.device = int(match["index"]) if match else -1
-        self._is_gpu = bool(match) and match["kind"] == "GPU" if match else False
+        self._of = device_of(self.name)
+        self.device = self._of.number
 
     def read(self) -> None:
         """Add the events of all lines, as far as they go."""
@@ -192,24 +192,23 @@ class _Plane:
                 return
             self._add(event, lane, kind, begin)
 
-    def _lane(self, name: str, line: int) -> tuple[int, str]:
-        """Return the lane of a line, and what its events are: device, derived, host."""
+    def _lane(self, name: str, line: int) -> tuple[int, Kind]:
+        """Return the lane of a line, and what its events are."""
         process = f"{self.host_name} {self.name.lstrip('/')}".lstrip()
-        if self.device < 0:
-            return self._writer.lane("thread", process=process, pid=-1, thread=name or f"line {line}", tid=line), "host"
-        stream = _STREAM.search(name)
-        if (stream and self._is_gpu) or (not self._is_gpu and name.endswith("XLA Ops")):
-            at = int(stream[1]) if stream else line
-            title = "" if stream and not self.host_name else f"{self.host_name} {name}".lstrip()
+        kind, writer = kind_of_line(self._of, name), self._writer
+        if kind == "host":
+            return writer.lane("thread", process=process, pid=-1, thread=name or f"line {line}", tid=line), kind
+        if kind == "device":
+            stream = stream_of(name) if self._of.is_gpu else None
+            at = line if stream is None else stream
+            title = "" if stream is not None and not self.host_name else f"{self.host_name} {name}".lstrip()
             return (
-                self._writer.lane("stream", process=self.host_name, pid=-1, device=self.device, stream=at, title=title),
-                "device",
+                writer.lane("stream", process=self.host_name, pid=-1, device=self.device, stream=at, title=title),
+                kind,
             )
-        return self._writer.lane("range", process=process, pid=-1, device=self.device, title=name), (
-            "steps" if name == "Steps" else "derived"
-        )
+        return writer.lane("range", process=process, pid=-1, device=self.device, title=name), kind
 
-    def _add(self, data: memoryview, lane: int, kind: str, begin: int) -> None:
+    def _add(self, data: memoryview, lane: int, kind: Kind, begin: int) -> None:
         key = lasts = link = size = 0
         offset: int | None = None
         is_sum = False
@@ -229,8 +228,8 @@ class _Plane:
                     link = amount
                 elif name in ("bytes_transferred", "bytes_accessed") and isinstance(amount, int):
                     size = amount
-                elif name in _INFO_KEYS:
-                    details[name] = amount[:_LONGEST] if isinstance(amount, str) else amount
+                elif name in INFO_KEYS:
+                    details[name] = amount[:LONGEST_INFO] if isinstance(amount, str) else amount
         if is_sum and offset is None:
             self.num_sums += 1
             return
@@ -239,7 +238,8 @@ class _Plane:
             self.unusable += 1
             return
         name = self._names.get(key, "")
-        category = _category(name, kind) if name else Category.OTHER
+        is_linked = kind in ("device", "host") and 0 < link < 1 << _OF_HOST
+        category = category_of(name, kind, is_linked=is_linked) if name else Category.OTHER
         if not name:
             self.num_nameless += 1
             name = f"event {key}"
@@ -247,9 +247,9 @@ class _Plane:
             lane,
             start,
             max(lasts, 0) // 1000,
-            self._writer.name(f"step {name}" if kind == "steps" and name.isdecimal() else name),
+            self._writer.name(shown_name(name, kind)),
             category,
-            link=link + (self.host << _OF_HOST) if kind in ("device", "host") and 0 < link < 1 << _OF_HOST else 0,
+            link=link + (self.host << _OF_HOST) if is_linked else 0,
             bytes=size if category is Category.COPY and 0 <= size < 1 << 62 else 0,
             info=self._writer.info(orjson.dumps(details).decode()) if details else 0,
         )
@@ -280,24 +280,6 @@ def _entry(data: memoryview) -> tuple[int, memoryview]:
         elif field == 2:
             about = message(value)
     return key, message(about)
-
-
-def _category(name: str, kind: str) -> Category:
-    if kind == "steps":
-        return Category.STEP
-    if kind == "derived":
-        return Category.RANGE
-    if kind == "device":
-        if _COPY.match(name):
-            return Category.COPY
-        if re.match(r"memset", name, re.I):
-            return Category.MEMSET
-        return Category.COMMUNICATION if _COLLECTIVE.search(name) else of_kernel(name)
-    if name.startswith("$"):
-        return Category.PYTHON
-    if _CALL.match(name):
-        return Category.SYNC if _WAIT.search(name) else Category.RUNTIME
-    return Category.SYNC if _WAIT.search(name) else of_range(name)
 
 
 PLUGIN = XplaneReader()

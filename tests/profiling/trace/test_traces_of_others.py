@@ -25,6 +25,7 @@ from tests.contracts.trace_files_of_others import (
     pftrace,
     rocpd_tables,
     rocprof_process,
+    rpd_tables,
     varint,
     wire,
     xspace,
@@ -203,7 +204,91 @@ def test_marks_of_a_moment_are_samples_of_their_thread(tmp_path: Path) -> None:
     assert [row for row in rows if row[3] == 0] == [("epoch 2", Category.RANGE, BOOT + 50, 0)]
 
 
-# -- protocol buffers --
+def test_rocmprofiledata_s_operations_are_those_of_their_calls(tmp_path: Path) -> None:
+    path = database(tmp_path / "trace.rpd", rpd_tables())
+
+    rows = stored(path)
+
+    assert rows["device 2 stream 0"] == [
+        ("gemm(float*)", Category.KERNEL, BOOT + 400, 700),
+        ("copy host to device", Category.COPY, BOOT + 1100, 700),
+        ("gemm(float*)", Category.KERNEL, BOOT + 4000, 700),
+        ("gemm(float*)", Category.KERNEL, BOOT + 5000, 700),
+        ("FillBuffer", Category.MEMSET, BOOT + 6000, 700),
+    ]
+    assert [row[:2] for row in rows["thread 71"]] == [
+        ("forward", Category.RANGE),
+        ("aten::mm", Category.OPERATOR),
+        ("hipLaunchKernel", Category.RUNTIME),
+        ("hipMemcpyWithStream", Category.SYNC),
+        ("hipGraphLaunch", Category.RUNTIME),
+        ("ApiTable::writeRows", Category.OVERHEAD),
+    ]
+    graph = [("hipGraphLaunch", "gemm(float*)")] * 2
+    first = [("hipLaunchKernel", "gemm(float*)"), ("hipMemcpyWithStream", "copy host to device")]
+    assert links(path) == [*first, *graph]
+
+
+def test_a_real_database_of_rocmprofiledata_is_read_whole(tmp_path: Path) -> None:
+    path, target = tmp_path / "trace.rpd.gz", tmp_path / "kept"
+    path.write_bytes((DATA / "rocmprofiledata_matmul.rpd.gz").read_bytes())
+
+    rows = stored(path)
+    import_trace(path, target)
+
+    device = rows["device 2 stream 0"]
+    lengths = {kind: sum(row[3] for row in device if row[1] == kind) for kind in {row[1] for row in device}}
+    assert lengths == {Category.KERNEL: 26_399_795, Category.COPY: 334_758 + 157_178_063, Category.MEMSET: 5_440}
+    assert len(device) == len(links(path)) == 85
+    with Store(target) as store:
+        (series,) = store.series
+        assert (series.name, series.unit, series.device) == ("sclk", "MHz", 0)
+        assert store.samples(series.id)[1].tolist()[:2] == [800.0, 1700.0]
+
+
+# -- XLA --
+
+
+def test_xla_s_json_for_chrome_is_read_as_its_planes_are(tmp_path: Path) -> None:
+    path, planes = tmp_path / "host.trace.json.gz", tmp_path / "host.xplane.pb"
+    planes.write_bytes(xspace())
+
+    def named(pid: int, tid: int | None, name: str) -> dict[str, Any]:
+        of = {} if tid is None else {"tid": tid}
+        return {
+            "ph": "M",
+            "pid": pid,
+            **of,
+            "name": "process_name" if tid is None else "thread_name",
+            "args": {"name": name},
+        }
+
+    def event(pid: int, tid: int, at: float, lasts: float, name: str, **args: str) -> dict[str, Any]:
+        return {"ph": "X", "pid": pid, "tid": tid, "ts": at, "dur": lasts, "name": name, "args": args}
+
+    events = [named(702, None, "/device:GPU:1"), named(702, 13, "Stream #13(Compute)"), named(702, 1, "Steps")]
+    events += [named(701, None, "/host:CPU"), named(701, 9, "python3"), event(702, 1, 0.5, 5, "7")]
+    for i in range(5):
+        args = {"correlation_id": str(i + 1)}
+        events.append(event(702, 13, 0.5 + i, 0.7, "MemcpyD2H" if i == 4 else "loop_add_fusion", **args))
+        events.append(event(701, 9, i, 0.1, "cuLaunchKernel", **args))
+    events.append(event(701, 9, 0, 9, "$train.py:7 step"))
+    text = json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": [*events, {}]})
+    path.write_bytes(gzip.compress(text.encode()))
+
+    rows, of_planes = stored(path), stored(planes)
+
+    def moved(lane: list[Row]) -> list[Row]:
+        return [(name, kind, begin + T - 500, lasts) for name, kind, begin, lasts in lane]
+
+    assert moved(rows["device 1 stream 13"]) == of_planes["device 1 stream 13"]
+    assert moved(rows["python3"]) == of_planes["python3"]
+    assert rows["Steps"] == [("step 7", Category.STEP, 500, 5000)]
+    assert links(path) == links(planes)
+    target = tmp_path / "kept"
+    import_trace(path, target)
+    with Store(target) as store:
+        assert not [note.text for note in store.notes if note.severity == "warning"]
 
 
 def test_a_profile_of_xla_has_streams_threads_and_launches(tmp_path: Path) -> None:
@@ -217,6 +302,38 @@ def test_a_profile_of_xla_has_streams_threads_and_launches(tmp_path: Path) -> No
     assert [row[2:] for row in stream] == [(T + 1000 * i, 700) for i in range(5)]
     assert rows["python3"][0] == ("$train.py:7 step", Category.PYTHON, T - 500, 9000)
     assert [name for _, name in links(path)] == ["loop_add_fusion"] * 4 + ["MemcpyD2H"]
+
+
+def test_on_amd_s_devices_a_launch_is_called_as_its_kernel_and_copies_say_from_where_to_where(tmp_path: Path) -> None:
+    path = tmp_path / "amd.xplane.pb"
+    names = ("Cijk_gemm", "CopyDeviceToDevice", "hipMemcpyDtoDAsync", "a range")
+    described = b"".join(_name(i + 1, name) for i, name in enumerate(names)) + wire(
+        5, wire(1, 1) + wire(2, wire(1, 1) + wire(2, "correlation_id"))
+    )
+
+    def line(key: int, name: str, events: list[tuple[int, int]]) -> bytes:
+        """Give each event by its name and correlation."""
+        told = [
+            wire(
+                4,
+                wire(1, of)
+                + wire(2, i * 1_000_000)
+                + wire(3, 700_000)
+                + (wire(4, wire(1, 1) + wire(4, link)) if link else b""),
+            )
+            for i, (of, link) in enumerate(events)
+        ]
+        return wire(3, wire(1, key) + wire(2, name) + wire(3, T) + b"".join(told))
+
+    device = wire(2, "/device:GPU:0") + line(3, "Stream #3", [(1, 7), (2, 8)]) + described
+    host = wire(2, "/host:CPU") + line(9, "py_xla_execute", [(1, 7), (3, 8), (4, 0)]) + described
+    path.write_bytes(wire(1, device) + wire(1, host))
+
+    rows = stored(path)
+
+    assert [row[1] for row in rows["device 0 stream 3"]] == [Category.KERNEL, Category.COPY]
+    assert [row[1] for row in rows["py_xla_execute"]] == [Category.RUNTIME, Category.RUNTIME, Category.RANGE]
+    assert links(path) == [("Cijk_gemm", "Cijk_gemm"), ("hipMemcpyDtoDAsync", "CopyDeviceToDevice")]
 
 
 def test_copies_that_a_tpu_does_beside_its_work_are_copies(tmp_path: Path) -> None:
@@ -548,6 +665,27 @@ def test_text_of_utf_16_is_read_like_any_other(encoding: str, tmp_path: Path) ->
         (b'{"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "samples": []}', "Chrome's or Node's tools"),
         (b'{"alloc_samples": 0, "args": [], "elapsed_time_sec": 1.5, "files": {}}', "Scalene"),
         (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x10" + bytes(16), "a profile of pprof"),
+        (
+            b"\x48\xd6\xdd\x05\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x50\xf3\x07" + bytes(16),
+            "a profile of pprof",
+        ),
+        (b'{"label": "a", "duration": 49.4, "markers": [], "frames": []}', "Firefox"),
+        (b'{"meta": {"interval": 1, "stackwalk": 1, "version": 27}, "libs": [], "threads": []}', "Firefox"),
+        (b'{"version": 1, "recording": {"displayName": "a"}}', "Safari"),
+        (b'{"version": 1.2, "mode": "cpu", "interval": 1000, "samples": 9, "missed_samples": 0}', "stackprof"),
+        (b'{\n"program": "a", "arguments": ["a"], "rts_arguments": ["-pj"]}', "Haskell"),
+        (b"Weight\tSelf Weight\t\tSymbol Names\n", "Instruments"),
+        (b"# callgrind format\nevents: Instructions\n", "callgrind"),
+        (b"@ inst_retired.any [35705 samples]\n\n20.86%  [7447]     a @ /boot/kernel/zfs.ko\n", "pmcstat"),
+        (
+            b"Step Id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us)\n",
+            "Ascend's profiler",
+        ),
+        (b"Step,Type,Index,Computing,Communication(Not Overlapped),Overlapped\n", "a table of Ascend's profiler"),
+        (
+            b'{"(0, 1)": {"step": {"hcom_broadcast__501_0": {"0": {"Communication Time Info": {}}}}}}',
+            "over collectives",
+        ),
         (marshal.dumps({("a.py", 7, "step"): (1, 1, 0.5, 0.5, {})}), "cProfile"),
         (gzip.compress(gzip.compress(b"{}")), "packed twice by gzip"),
         (b"PERFILE2" + bytes(100), "a recording of Linux's perf"),

@@ -1,0 +1,122 @@
+"""Processes of Ascend's traces for Chrome (`trace_view.json` of torch_npu, `msprof_*.json`) beside the program's own.
+
+    Ascend Hardware     tasks by stream, each with a `Task Type`
+    CANN                calls of the runtime; `connection_id` joins a call with the tasks that it started
+    Communication       collectives of a group, and on planes what each is made of ("HCCL" in older traces)
+    Overlap Analysis    what was derived from these
+
+They have no category, and are named before their events. Source: msprof-analyze, compare_backend/profiling_parser, and
+trace_event_bean.py; read are real traces without collectives.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import orjson
+
+from profiling.trace.category import Category, of_kernel, waits_on_device
+from profiling.trace.writer import StoreWriter
+
+_PROCESSES: Mapping[str, Literal["hardware", "calls", "collectives", "derived"]] = {
+    "Ascend Hardware": "hardware",
+    "CANN": "calls",
+    "Communication": "collectives",
+    "HCCL": "collectives",
+    "Overlap Analysis": "derived",
+}
+_DEVICE = re.compile(r"NPU ?(\d{1,5})")
+_NO_CONNECTION = (1 << 32) - 1
+_MOST = 10_000
+_SHOWN = ("Task Type", "Model Id", "Task Id", "Batch Id")
+
+
+class AscendEvents:
+    """The processes of a trace that are Ascend's, and putting their events into a store."""
+
+    def __init__(self, writer: StoreWriter) -> None:
+        self._writer = writer
+        self._processes: dict[Any, str] = {}
+        self._devices: dict[Any, int] = {}
+        self._threads: dict[tuple[Any, Any], str] = {}
+
+    def __contains__(self, pid: object) -> bool:
+        return pid in self._processes
+
+    def name_process(self, pid: Any, name: str) -> None:
+        """Take in the name of a process."""
+        if name in _PROCESSES and len(self._processes) < _MOST:
+            self._processes[pid] = name
+
+    def label_process(self, pid: Any, labels: str) -> None:
+        """Take in the label of a process, in which the number of its device may stand."""
+        if pid in self._processes and (match := _DEVICE.fullmatch(labels)):
+            self._devices[pid] = int(match[1])
+
+    def name_thread(self, pid: Any, tid: Any, name: str) -> None:
+        """Take in the name of a thread of such a process."""
+        if pid in self._processes and len(self._threads) < _MOST:
+            self._threads[pid, tid] = name
+
+    def add(self, event: Mapping[str, Any], start: int, lasts: int) -> tuple[int, Any]:
+        """Add an event which begins at `start` and lasts so long [ns]; return its lane, and the process it is of."""
+        pid, tid, name, args = event["pid"], event.get("tid"), str(event["name"]), event.get("args") or {}
+        process = self._processes[pid]
+        kind = _PROCESSES[process]
+        if kind == "hardware":
+            is_copy = "memcpy" in name.lower()
+            category = Category.SYNC if waits_on_device(name) else Category.COPY if is_copy else of_kernel(name)
+            lane = self._device_lane(pid, args.get("Stream Id", tid), is_wait=category is Category.SYNC)
+        elif kind == "calls":
+            category = Category.SYNC if "Synchronize" in name else Category.RUNTIME
+            lane = self._writer.lane("thread", process=process, pid=_number(pid), thread=_text(tid), tid=_number(tid))
+        else:
+            title = f"{process}: {self._threads.get((pid, tid), _text(tid))}"
+            is_whole = kind == "collectives" and "Communication" in self._threads.get((pid, tid), "")
+            category = Category.COMMUNICATION if is_whole else Category.RANGE
+            at: Literal["stream", "range"] = "stream" if is_whole else "range"
+            lane = self._writer.lane(at, process="", pid=-1, device=self._device(pid), stream=-1, title=title[:200])
+        shown = {key: args[key] for key in _SHOWN if key in args}
+        self._writer.add(
+            lane,
+            start,
+            lasts,
+            self._writer.name(name),
+            category,
+            link=_connection(args.get("connection_id")),
+            info=self._writer.info(orjson.dumps(shown).decode()) if shown else 0,
+        )
+        return lane, pid
+
+    def _device_lane(self, pid: Any, stream: Any, *, is_wait: bool) -> int:
+        return self._writer.lane(
+            "range" if is_wait else "stream",
+            process="",
+            pid=-1,
+            device=self._device(pid),
+            stream=_number(stream),
+            title="waits" if is_wait else "",
+        )
+
+    def _device(self, pid: Any) -> int:
+        """Return the number of the device of a process: as it is labelled, else by its order; else the first one."""
+        known = sorted({number for other, number in self._devices.items() if self._is_hardware(other)})
+        if pid not in self._devices:
+            is_first = self._is_hardware(pid) or not known
+            self._devices[pid] = (max(known, default=-1) + 1) if is_first else known[0]
+        return self._devices[pid]
+
+    def _is_hardware(self, pid: Any) -> bool:
+        return self._processes.get(pid) == "Ascend Hardware"
+
+
+def _connection(value: object) -> int:
+    return value if isinstance(value, int) and 0 < value < _NO_CONNECTION else 0
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)[:200]
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and abs(value) < 1 << 31 else -1
