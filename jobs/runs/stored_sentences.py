@@ -167,6 +167,10 @@ CAUSES = (
     _("%(who)s could not read the model or the data: %(why)s"),
     _("%(who)s wanted a network port that is taken. Launch the run again"),
     _("%(who)s could not reach the Ray cluster"),
+    _(
+        "%(who)s gave a kernel of the device%(moment)s an index that it refuses: often a token or label beyond the "
+        "model's vocabulary, or a position beyond its length"
+    ),
     _("%(who)s lost its NCCL connection to another rank%(moment)s: a rank died, or the network between nodes broke"),
     _("%(who)s lost its gloo connection to another rank%(moment)s: a rank died or hangs"),
     _("%(who)s lost a worker process%(moment)s: Ray says that it died"),
@@ -175,6 +179,7 @@ CAUSES = (
     _("%(who)s was killed%(moment)s (SIGKILL), from outside or by a limit of its container"),
     _("%(who)s was ended from outside%(moment)s (SIGTERM)"),
     _("%(who)s was interrupted%(moment)s (SIGINT)"),
+    _("%(who)s was ended from outside%(moment)s (SIGHUP): the terminal that it was started from is gone"),
     _("%(who)s crashed in native code%(moment)s (SIGSEGV)"),
     _("%(who)s was aborted by native code%(moment)s (SIGABRT)"),
     _("%(who)s crashed in native code%(moment)s (SIGBUS): often a full /dev/shm"),

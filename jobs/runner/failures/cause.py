@@ -46,6 +46,12 @@ they stand about the error, dozens of each process."""
 _SIGNAL_RECEIVED = re.compile(r"^\*\*\* (SIG[A-Z]+) received at time=")
 """What Abseil's handler, which Ray sets, writes before a process ends by a signal; a shell then hides which it was."""
 
+_SIGNAL_TO_TORCHRUN = re.compile(r"\bSignalException: Process \d+ got signal: (?P<number>\d{1,2})\b")
+"""What torchrun and accelerate raise of a signal, of which they then end with exit code 1."""
+
+_WORKER_REPORT = re.compile(r"^\(raylet[^)]*\) A worker died or was killed while executing a task")
+"""Ray's word on a worker without the exception that follows where somebody waits for it: it may have been survived."""
+
 _WRAPS = re.compile(r"^ray\.exceptions\.|See (?:root cause|stack trace) \(?above")
 """An exception that was raised because of another, in another process, which says why."""
 
@@ -125,6 +131,12 @@ _SYMPTOMS = (
         "could not reach the Ray cluster",
     ),
     _symptom(
+        r"device-side assert triggered",
+        "trainer",
+        "gave a kernel of the device{step} an index that it refuses: often a token or label beyond the model's "
+        "vocabulary, or a position beyond its length",
+    ),
+    _symptom(
         LOST_NCCL,
         "cluster",
         "lost its NCCL connection to another rank{step}: a rank died, or the network between nodes broke",
@@ -151,6 +163,7 @@ _SIGNALS = {
     "SIGKILL": ("cluster", "was killed{step} (SIGKILL), from outside or by a limit of its container"),
     "SIGTERM": ("cluster", "was ended from outside{step} (SIGTERM)"),
     "SIGINT": ("cluster", "was interrupted{step} (SIGINT)"),
+    "SIGHUP": ("cluster", "was ended from outside{step} (SIGHUP): the terminal that it was started from is gone"),
     "SIGSEGV": ("trainer", "crashed in native code{step} (SIGSEGV)"),
     "SIGABRT": ("trainer", "was aborted by native code{step} (SIGABRT)"),
     "SIGBUS": ("trainer", "crashed in native code{step} (SIGBUS): often a full /dev/shm"),
@@ -223,8 +236,13 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
                 text = symptom.text.format(step=at, what=match.groupdict().get("what", ""))
                 return line, symptom.side, f"{_name(line)} {text}", line.text
     signal = ended.signal_name
-    if signal in ("", "SIGABRT") and not (last and _ERROR.match(last.said)):  # the handler itself may abort
+    if last and (told := _SIGNAL_TO_TORCHRUN.search(last.said)):
+        signal = Exit(code=-int(told["number"])).signal_name
+    elif signal in ("", "SIGABRT") and not (last and _ERROR.match(last.said)):  # the handler itself may abort
         signal = _signal_received(lines) or signal
+        report = next((line for line in reversed(lines) if _WORKER_REPORT.match(line.text)), None)
+        if not signal and report:
+            return report, "cluster", f"{_name(report)} {_WORKER_LOST.format(step=at)}", report.text
     if signal:
         side, text = _SIGNALS.get(signal, ("cluster", f"was ended{{step}} by {signal}"))
         return driver, side, f"{_name(driver)} {text.format(step=at)}", log_line

@@ -51,11 +51,34 @@ PC: @     0x7fd1b9881d71  (unknown)  (unknown)
 {"    @           0x5d571b        128  PyEval_EvalCode" + chr(10)}
 train.sh: line 115: 455425 Aborted                 (core dumped) python3 -m verl.trainer.main_ppo
 """
+HANGUP = """Traceback (most recent call last):
+  File "/env/torch/distributed/elastic/multiprocessing/api.py", line 84, in _terminate_process_handler
+    raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
+torch.distributed.elastic.multiprocessing.api.SignalException: Process 12152 got signal: 1
+"""
+REPORT = (
+    "\x1b[33m(raylet)\x1b[0m A worker died or was killed while executing a task by an unexpected system error. To "
+    "troubleshoot the problem, check the logs for the dead worker. RayTask ID: c3f4 Worker PID: 1633485 Worker exit "
+    "type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.\n"
+)
+ASSERT = """ray.exceptions.RayTaskError(RuntimeError): ray::WorkerDict.actor_rollout_compute_log_prob() (pid=2345)
+RuntimeError: CUDA error: device-side assert triggered
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
 
 
 @pytest.mark.parametrize(
     ("log", "side", "text"),
     [
+        (HANGUP, "cluster", "was ended from outside before the first step was done (SIGHUP)"),
+        (
+            HANGUP.replace("signal: 1", "signal: 15"),
+            "cluster",
+            "was ended from outside before the first step was done (SIGTERM)",
+        ),
+        (REPORT, "cluster", "lost a worker process before the first step was done"),
+        (REPORT + "Traceback (most recent call last):\nKeyError: 'raw_prompt'\n", "trainer", "KeyError: 'raw_prompt'"),
+        (ASSERT, "trainer", "gave a kernel of the device before the first step was done an index that it refuses"),
         (CREATION, "trainer", "AssertionError: ppo_mini_batch_size 0 should be larger than 0 after normalization"),
         (WATCHDOG, "cluster", "lost its NCCL connection to another rank"),
         (
