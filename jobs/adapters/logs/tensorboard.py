@@ -43,6 +43,11 @@ class TensorBoardReader:
     def __post_init__(self) -> None:
         self._steps = Steps(trainer=self.trainer, algorithm=self.algorithm, has_timers=self.has_timers)
 
+    @property
+    def has_files(self) -> bool:
+        """Return True once there are files here: the trainer may write them on another node."""
+        return any(self.folder.rglob(PATTERN))
+
     def poll(self, *, now_ns: int) -> Sequence[Event]:  # noqa: ARG002
         """Return the events of what was written since the last call."""
         training: dict[int, dict[str, float]] = {}

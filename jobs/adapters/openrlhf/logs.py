@@ -2,7 +2,8 @@
 
 Supervised training, DPO and reward models write TensorBoard files and nothing else that can be read. Reinforcement
 learning prints every step from the actor that trains, wherever it sits, and before it one response of that step (since
-0.10.1); its TensorBoard files, of which the held-out scores are read, are on that actor's node.
+0.10.1). Held-out scores are read off its TensorBoard files, which are on that actor's node; where that is another one,
+off the lines that tell them.
 """
 
 import ast
@@ -27,6 +28,7 @@ TRAINER = "openrlhf"
 STDOUT = "log/driver-0.stdout"
 _SAMPLE = re.compile(r"\] Sample: (\[.*\])\s*$")
 _LINE = re.compile(r"Global step (\d{1,9}): (\{.*\})\s*$")
+_EVALUATION = re.compile(r"Evaluation completed in [^{}]{1,40}, global_step (\d{1,9}), eval_metrics: (\{.*\})\s*$")
 _EPOCHS = re.compile("Train epoch" + BAR)
 _MICRO_BATCHES = re.compile(r"Train step of epoch (?P<epoch>\d{1,9})" + BAR)
 _NAMES = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
@@ -66,6 +68,9 @@ class OpenRLHFLogs:
             if self._sample is not None:
                 yield from sample_events([self._sample], step=step[0], is_eval=False, t=now_ns)
                 self._sample = None
+        elif (evaluation := printed_evaluation(line)) is not None:
+            if not self._board.has_files:
+                self._printed.add(*evaluation, t=now_ns)
         elif (sample := printed_sample(line)) is not None:
             self._sample = sample
 
@@ -76,8 +81,21 @@ def printed_step(line: str) -> Step | None:
     (PPOTrainer pid=812) INFO 11-20 12:00:00 ppo_trainer.py:551] ✨ Global step 3: {'policy_loss': 0.1, 'kl': nan}
     """
     match = _LINE.search(read_line(line).text) if "Global step" in line else None
-    if match is None:
-        return None
+    return None if match is None else _told(match, "train")
+
+
+def printed_evaluation(line: str) -> Step | None:
+    """Return step and held-out scores (named as in its TensorBoard files) of a line that OpenRLHF prints.
+
+    (PPOTrainer pid=812) INFO 11-20 12:09:00 ppo_trainer.py:594] ✨ Evaluation completed in 0:01:07, global_step 3,
+    eval_metrics: {'eval_default_pass1': 0.25}
+    """
+    match = _EVALUATION.search(read_line(line).text) if "eval_metrics" in line else None
+    return None if match is None else _told(match, "eval")
+
+
+def _told(match: re.Match[str], group: str) -> Step | None:
+    """Return the step and the numbers of a dict that was printed; None if it holds none."""
     try:
         tree = ast.parse(match[2], mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -87,7 +105,7 @@ def printed_step(line: str) -> Step | None:
         for key, value in zip(tree.keys, tree.values, strict=True):
             number = _number(value)
             if isinstance(key, ast.Constant) and isinstance(key.value, str) and number is not None:
-                metrics[f"train/{key.value}"] = number
+                metrics[f"{group}/{key.value}"] = number
     return (int(match[1]), metrics) if metrics else None
 
 

@@ -660,6 +660,7 @@ def test_text_of_utf_16_is_read_like_any_other(encoding: str, tmp_path: Path) ->
         (b'Agent_Id;Kernel_Name;Start_Timestamp;End_Timestamp\n4;"a";5;7\n', "separated by semicolons"),
         (b'"ID";"Process ID";"Process Name"\n', "separated by semicolons"),
         (b"Processing [a.sqlite] with [cuda_gpu_kern_sum.py]\n\nTime (%),Total Time (ns),Instances\n", "`nsys stats`"),
+        (b'{"id":38,"table":"StringIds","value":"compute_log_prob"}\n{"color":255}\n', "as lines of JSON"),
         (b"timestamp, name, utilization.gpu [%], memory.used [MiB]\n", "readings of nvidia-smi"),
         (b"main;step;matmul 0.125\nmain;step 2.5\n", "decimal counts"),
         (b'{"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "samples": []}', "Chrome's or Node's tools"),

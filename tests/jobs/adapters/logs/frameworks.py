@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import io
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -38,19 +39,29 @@ def openrlhf_board(folder: Path, run_name: str = "x") -> Any:
 
 def openrlhf_line(step: int, status: Mapping[str, Any], *, trainer: str = "ppo_trainer") -> str:
     """Return what OpenRLHF's trainer prints for a step: its own logger and its own statement, cut out of its file."""
+    return _printed("Global step", trainer, global_step=step, log_status=dict(status))
+
+
+def openrlhf_evaluation(step: int, scores: Mapping[str, Any]) -> str:
+    """Return what OpenRLHF's trainer prints of an evaluation, by its own statement."""
+    return _printed("eval_metrics", "ppo_trainer", global_step=step, logs=dict(scores), time_str="0:01:07")
+
+
+def _printed(words: str, trainer: str, **names: Any) -> str:
+    """Return what the statement with these words prints."""
     source = (unpacked(OPENRLHF) / "openrlhf" / "trainer" / f"{trainer}.py").read_text()
     (statement,) = (
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Expr) and "Global step" in (ast.get_source_segment(source, node) or "")
+        if isinstance(node, ast.Expr) and words in (ast.get_source_segment(source, node) or "")
     )
     printed = io.StringIO()
     with redirect_stdout(printed):  # the logger takes the stream that is there when its module is executed
-        logger = module_of(OPENRLHF, "openrlhf/utils/logging_utils.py").init_logger(f"openrlhf.test.{step}.{trainer}")
-        body = ast.Module(body=[statement], type_ignores=[])
-        exec(  # the framework's own statement
-            compile(body, trainer, "exec"), {"logger": logger, "global_step": step, "log_status": dict(status)}
+        logger = module_of(OPENRLHF, "openrlhf/utils/logging_utils.py").init_logger(
+            f"openrlhf.test.{time.monotonic_ns()}"
         )
+        body = ast.Module(body=[statement], type_ignores=[])
+        exec(compile(body, trainer, "exec"), {"logger": logger, **names})  # the framework's own statement
     return printed.getvalue()
 
 

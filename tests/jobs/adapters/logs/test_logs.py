@@ -110,6 +110,30 @@ def test_the_clip_ratio_of_ppo_is_not_the_share_of_cut_answers(tmp_path: Path) -
     assert (values["reward/mean"], values["train/reward"]) == (0.5, 0.25)
 
 
+def test_openrlhfs_evaluations_are_read_off_its_lines_where_its_files_are_on_another_node(tmp_path: Path) -> None:
+    logs = reader(tmp_path, "openrlhf", "grpo")
+    evaluation = frameworks.openrlhf_evaluation(2, {"eval_math_pass1": 0.25, "eval_code_pass1": 0.75})
+    printed(tmp_path, frameworks.openrlhf_line(2, STATUS) + frameworks.through_ray(evaluation, actor="PPOTrainer"))
+
+    values = read(logs)
+
+    assert set(values) == {2}
+    assert values[2]["eval/reward"] == 0.5
+    assert values[2]["eval/eval_math_pass1"] == 0.25
+
+
+def test_openrlhfs_evaluations_are_not_told_twice(tmp_path: Path) -> None:
+    logs = reader(tmp_path, "openrlhf", "grpo")
+    board = frameworks.openrlhf_board(tmp_path / "tb")
+    printed(tmp_path, frameworks.openrlhf_evaluation(2, {"eval_math_pass1": 0.25}))
+
+    assert not [one for i in range(3) for one in logs.poll(now_ns=i) if one["kind"] == "metric"]
+
+    board.log_eval(2, {"eval_math_pass1": 0.25})
+    board.close()
+    assert read(logs)[2]["eval/reward"] == 0.25
+
+
 def test_openrlhfs_evaluations_come_from_its_tensorboard_files(tmp_path: Path) -> None:
     logs = reader(tmp_path, "openrlhf", "grpo")
     board = frameworks.openrlhf_board(tmp_path / "tb")
