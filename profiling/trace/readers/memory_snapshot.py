@@ -46,13 +46,14 @@ class MemorySnapshotReader:
         totals = _state(segments, writer)
         has_history = False
         traces = snapshot.get("device_traces")
-        for device, entries in enumerate(traces if isinstance(traces, list) else []):
-            if isinstance(entries, list):
-                of_device = [each for each in segments if each.get("device", 0) == device]
-                if len(entries) > limits.events:  # it is counted back from the end
-                    newest = f"{limits.events:,} of {len(entries):,} entries of device {device}"
-                    writer.note("warning", f"Only the newest {newest} were read.")
-                has_history |= _history(device, entries[-limits.events :], of_device, writer)
+        histories = [each if isinstance(each, list) else [] for each in (traces if isinstance(traces, list) else [])]
+        _place_in_order(histories, writer)
+        for device, entries in enumerate(histories):
+            of_device = [each for each in segments if each.get("device", 0) == device]
+            if len(entries) > limits.events:  # it is counted back from the end
+                newest = f"{limits.events:,} of {len(entries):,} entries of device {device}"
+                writer.note("warning", f"Only the newest {newest} were read.")
+            has_history |= _history(device, entries[-limits.events :], of_device, writer)
         if not has_history:
             _moment(totals, writer)
         writer.meta("tool", "torch")
@@ -81,6 +82,21 @@ def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Map
     writer.meta("holders", [{"place": place, "bytes": size, "blocks": count} for place, (size, count) in largest])
     writer.meta("memory", [{"device": device, **each} for device, each in sorted(totals.items())])
     return totals
+
+
+def _place_in_order(histories: Sequence[list[object]], writer: StoreWriter) -> None:
+    """Give the entries times where none has one, as older torch writes them: a microsecond each, in their order."""
+    entries = [each for history in histories for each in _dicts(history)]
+    if not any(_non_negative(each.get("size")) for each in entries) or any("time_us" in each for each in entries):
+        return
+    for history in histories:
+        for i, each in enumerate(_dicts(history)):
+            each["time_us"] = ORIGIN // 1000 + i
+    writer.meta("clock", "none")
+    writer.note(
+        "info",
+        "The history has no times, as older torch writes it: what happened is in order, a microsecond each.",
+    )
 
 
 def _moment(totals: Mapping[int, Mapping[str, int]], writer: StoreWriter) -> None:

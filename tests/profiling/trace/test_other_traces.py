@@ -144,6 +144,22 @@ def test_a_snapshot_shows_memory_over_time_and_who_holds_it(tmp_path: Path) -> N
         assert "Out of memory on device 0: 83,886,080 bytes were asked for, 5 were free" in store.notes[0].text
 
 
+def test_a_history_without_times_is_shown_in_its_order(tmp_path: Path) -> None:
+    timed = snapshot()
+    for entry in timed["device_traces"][0]:
+        entry.pop("time_us")
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(timed))
+
+    facts, store = imported(path, tmp_path)
+
+    with store:
+        mib = 1 << 20
+        assert samples(store)["allocated", 0][1] == [1 * mib, 4 * mib, 4 * mib, 1 * mib, 7 * mib, 7 * mib]
+        assert not facts.has_clock
+        assert any("in order" in note.text for note in store.notes)
+
+
 def test_a_snapshot_without_history_shows_what_was_held(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(pickle.dumps(snapshot(device_traces=[[]]), protocol=4))
