@@ -81,7 +81,7 @@ def printed_step(line: str) -> Step | None:
     (PPOTrainer pid=812) INFO 11-20 12:00:00 ppo_trainer.py:551] ✨ Global step 3: {'policy_loss': 0.1, 'kl': nan}
     """
     match = _LINE.search(read_line(line).text) if "Global step" in line else None
-    return None if match is None else _told(match, "train")
+    return None if match is None else _printed_numbers(match, "train")
 
 
 def printed_evaluation(line: str) -> Step | None:
@@ -91,10 +91,10 @@ def printed_evaluation(line: str) -> Step | None:
     eval_metrics: {'eval_default_pass1': 0.25}
     """
     match = _EVALUATION.search(read_line(line).text) if "eval_metrics" in line else None
-    return None if match is None else _told(match, "eval")
+    return None if match is None else _printed_numbers(match, "eval")
 
 
-def _told(match: re.Match[str], group: str) -> Step | None:
+def _printed_numbers(match: re.Match[str], group: str) -> Step | None:
     """Return the step and the numbers of a dict that was printed; None if it holds none."""
     try:
         tree = ast.parse(match[2], mode="eval").body

@@ -236,8 +236,8 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
                 text = symptom.text.format(step=at, what=match.groupdict().get("what", ""))
                 return line, symptom.side, f"{_name(line)} {text}", line.text
     signal = ended.signal_name
-    if last and (told := _SIGNAL_TO_TORCHRUN.search(last.said)):
-        signal = Exit(code=-int(told["number"])).signal_name
+    if last and (sent := _SIGNAL_TO_TORCHRUN.search(last.said)):
+        signal = Exit(code=-int(sent["number"])).signal_name
     elif signal in ("", "SIGABRT") and not (last and _ERROR.match(last.said)):  # the handler itself may abort
         signal = _signal_received(lines) or signal
         report = next((line for line in reversed(lines) if _WORKER_REPORT.match(line.text)), None)

@@ -100,10 +100,10 @@ class AscendEvents:
 
     def _device(self, pid: Any) -> int:
         """Return the number of the device of a process: as it is labelled, else by its order; else the first one."""
-        known = sorted({number for other, number in self._devices.items() if self._is_hardware(other)})
+        hardware = sorted({number for other, number in self._devices.items() if self._is_hardware(other)})
         if pid not in self._devices:
-            is_first = self._is_hardware(pid) or not known
-            self._devices[pid] = (max(known, default=-1) + 1) if is_first else known[0]
+            is_first = self._is_hardware(pid) or not hardware
+            self._devices[pid] = (max(hardware, default=-1) + 1) if is_first else hardware[0]
         return self._devices[pid]
 
     def _is_hardware(self, pid: Any) -> bool:

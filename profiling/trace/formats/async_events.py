@@ -22,7 +22,7 @@ _MOST_OPEN = 100_000
 
 
 @dataclass(slots=True)
-class _Rows:
+class _AsyncRows:
     """Rows of a process and category: how many events are open in each, and in which row each open id is."""
 
     lanes: list[int] = field(default_factory=list)
@@ -34,7 +34,7 @@ class AsyncEvents:
 
     def __init__(self, writer: StoreWriter) -> None:
         self._writer = writer
-        self._rows: dict[tuple[Any, str], _Rows] = {}
+        self._rows: dict[tuple[Any, str], _AsyncRows] = {}
         self._opened: dict[tuple[Any, ...], tuple[int, list[tuple[str, int]]]] = {}
         self.num_stray = 0
         """Ends without a begin."""
@@ -74,7 +74,7 @@ class AsyncEvents:
     def _take_row(self, event: Mapping[str, Any]) -> int:
         """Return the first row that is free for an id that begins."""
         pid, category, *_ = _key(event)
-        rows = self._rows.setdefault((pid, category), _Rows())
+        rows = self._rows.setdefault((pid, category), _AsyncRows())
         row = next((row for row, num_open in enumerate(rows.open) if not num_open), len(rows.open))
         if row == len(rows.open) and row < _MOST_ROWS:
             title = f"{category or 'asynchronous'} {row + 1}"

@@ -25,20 +25,20 @@ _COPY = re.compile(
 _COLLECTIVE = re.compile(r"(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|send|recv)\b")
 
 
-class Device(NamedTuple):
+class PlaneDevice(NamedTuple):
     """Which device a plane is of; `number` is -1 for a host."""
 
     number: int
     is_gpu: bool
 
 
-def device_of(plane: str) -> Device:
+def device_of(plane: str) -> PlaneDevice:
     """Return the device of a plane by its name."""
     match = _DEVICE.search(plane)
-    return Device(int(match["index"]), match["kind"] == "GPU") if match else Device(-1, False)
+    return PlaneDevice(int(match["index"]), match["kind"] == "GPU") if match else PlaneDevice(-1, False)
 
 
-def kind_of_line(device: Device, name: str) -> Kind:
+def kind_of_line(device: PlaneDevice, name: str) -> Kind:
     """Return what the events of a line are."""
     if device.number < 0:
         return "host"

@@ -19,8 +19,8 @@ from profiling.trace.category import Category
 from profiling.trace.formats.xla import (
     INFO_KEYS,
     LONGEST_INFO,
-    Device,
     Kind,
+    PlaneDevice,
     category_of,
     device_of,
     kind_of_line,
@@ -39,7 +39,7 @@ class XlaEvents:
 
     def __init__(self, writer: StoreWriter) -> None:
         self._writer = writer
-        self._planes: dict[Any, tuple[str, Device]] = {}
+        self._planes: dict[Any, tuple[str, PlaneDevice]] = {}
         self._lines: dict[tuple[Any, Any], tuple[int, Kind]] = {}
         self._line_names: dict[tuple[Any, Any], str] = {}
 
@@ -62,10 +62,10 @@ class XlaEvents:
     def add(self, event: Mapping[str, Any], start: int, lasts: int) -> None:
         """Add an event of a plane, which begins at `start` and lasts so long. [ns]"""
         key = (event["pid"], event.get("tid"))
-        known = self._lines.get(key)
-        if known is None:
-            known = self._lines[key] = self._line(*key)
-        lane, kind = known
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = self._line(*key)
+        lane, kind = line
         name, args = str(event["name"]), event.get("args") or {}
         link = _number(args.get("correlation_id")) if kind in ("device", "host") else 0
         category = category_of(name, kind, is_linked=link > 0)

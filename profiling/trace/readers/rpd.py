@@ -41,7 +41,7 @@ class RpdReader:
 
     name = "rpd"
     title = "a database of rocmProfileData"
-    suffixes = (".rpd", ".rpd.gz")
+    suffixes = (".rpd",)
 
     def sniff(self, path: Path, head: bytes, /) -> bool:
         """A database with its tables of calls and of operations."""
@@ -54,7 +54,7 @@ class RpdReader:
         """Put operations, calls, ranges and readings into a store. Raises: sqlite3.Error for a damaged database."""
         timeline = RocmTimeline(writer, limits)
         with Tables(path) as tables:
-            recording = _Recording(tables, timeline)
+            recording = _CallsAndOperations(tables, timeline)
             recording.add_calls()
             progress(0.4)
             recording.add_operations()
@@ -63,7 +63,7 @@ class RpdReader:
         timeline.finish(tool="rocmProfileData")
 
 
-class _Recording:
+class _CallsAndOperations:
     """The tables of calls and operations."""
 
     def __init__(self, tables: Tables, timeline: RocmTimeline) -> None:

@@ -1,0 +1,95 @@
+"""Files that are not read are told what they are and, where something helps, what to bring instead."""
+
+import gzip
+import marshal
+from pathlib import Path
+
+import pytest
+
+from profiling.trace.importing import reader_of
+from profiling.trace.limits import Unreadable
+from tests.contracts.trace_files import database
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "formats"
+
+
+def test_a_database_of_nvprof_is_told_what_it_is(tmp_path: Path) -> None:
+    path = database(tmp_path / "a.nvvp", {"StringTable(_id_, value)": [], "CUPTI_ACTIVITY_KIND_KERNEL(start, end)": []})
+
+    with pytest.raises(Unreadable, match="nvprof"):
+        reader_of(path)
+
+
+def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b""))
+
+    with pytest.raises(Unreadable, match="holds nothing or is damaged"):
+        reader_of(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ((DATA / "torch_et_simple_add.json").read_bytes(), "an execution trace of torch, which has no times"),
+        ((DATA / "linux_perf_script.txt").read_bytes(), "the text of `perf script`"),
+        ((DATA / "rocprofv3_doc_hip_api_stats.csv").read_bytes(), "statistics of rocprof"),
+        (
+            b'{"schema": "1.1.1-chakra.0.0.4", "pid": 7, "nodes": [{"attrs": [{"name": "op_schema"}]}]}',
+            "of torch, which",
+        ),
+        (b'[{"traceId": "a1", "id": "b2", "timestamp": 5, "duration": 7}]', "spans of Zipkin"),
+        (b'{"batches": [{"resource": {}, "scopeSpans": []}]}', "Tempo"),
+        (b"\x0a\x40\x0a\x20\x0a\x1e\x0a\x0cservice.name" + bytes(40), "OTLP as protocol buffers"),
+        (b'"Index","KernelName","gpu-id","BeginNs","EndNs","DurationNs"\n0,"a",1,5,7,2\n', "rocprof, the predecessor"),
+        (b'Agent_Id;Kernel_Name;Start_Timestamp;End_Timestamp\n4;"a";5;7\n', "separated by semicolons"),
+        (b'"ID";"Process ID";"Process Name"\n', "separated by semicolons"),
+        (b"Processing [a.sqlite] with [cuda_gpu_kern_sum.py]\n\nTime (%),Total Time (ns),Instances\n", "`nsys stats`"),
+        (b'{"id":38,"table":"StringIds","value":"compute_log_prob"}\n{"color":255}\n', "as lines of JSON"),
+        (b"timestamp, name, utilization.gpu [%], memory.used [MiB]\n", "readings of nvidia-smi"),
+        (b"main;step;matmul 0.125\nmain;step 2.5\n", "decimal counts"),
+        (b'{"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "samples": []}', "Chrome's or Node's tools"),
+        (b'{"alloc_samples": 0, "args": [], "elapsed_time_sec": 1.5, "files": {}}', "Scalene"),
+        (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x10" + bytes(16), "a profile of pprof"),
+        (
+            b"\x48\xd6\xdd\x05\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x50\xf3\x07" + bytes(16),
+            "a profile of pprof",
+        ),
+        (b'{"label": "a", "duration": 49.4, "markers": [], "frames": []}', "Firefox"),
+        (b'{"meta": {"interval": 1, "stackwalk": 1, "version": 27}, "libs": [], "threads": []}', "Firefox"),
+        (b'{"version": 1, "recording": {"displayName": "a"}}', "Safari"),
+        (b'{"version": 1.2, "mode": "cpu", "interval": 1000, "samples": 9, "missed_samples": 0}', "stackprof"),
+        (b'{\n"program": "a", "arguments": ["a"], "rts_arguments": ["-pj"]}', "Haskell"),
+        (b"Weight\tSelf Weight\t\tSymbol Names\n", "Instruments"),
+        (b"# callgrind format\nevents: Instructions\n", "callgrind"),
+        (b"@ inst_retired.any [35705 samples]\n\n20.86%  [7447]     a @ /boot/kernel/zfs.ko\n", "pmcstat"),
+        (
+            b"Step Id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us)\n",
+            "Ascend's profiler",
+        ),
+        (b"Step,Type,Index,Computing,Communication(Not Overlapped),Overlapped\n", "a table of Ascend's profiler"),
+        (
+            b'{"(0, 1)": {"step": {"hcom_broadcast__501_0": {"0": {"Communication Time Info": {}}}}}}',
+            "over collectives",
+        ),
+        (marshal.dumps({("a.py", 7, "step"): (1, 1, 0.5, 0.5, {})}), "cProfile"),
+        (gzip.compress(gzip.compress(b"{}")), "packed twice by gzip"),
+        (b"PERFILE2" + bytes(100), "a recording of Linux's perf"),
+        (b'{"data": [{"traceID": "a", "spans": []}]}', "the page of Jaeger"),
+        (b'{"resourceMetrics": []}', "metrics of OpenTelemetry"),
+        (b"PK\x03\x04" + bytes(30) + b"archive/data.pkl", "a checkpoint of torch"),
+        (b"PK\x03\x04" + bytes(60), "an archive"),
+        (b"\x28\xb5\x2f\xfd" + bytes(60), "packed, and not by gzip"),
+        (b"<!DOCTYPE html><html>", "a page"),
+        (b'{"model": "x", "rows": [1]}', 'it looks like JSON with "model", "rows"'),
+        (b"SQLite format 3\0" + bytes(200), "damaged database|an SQLite database"),
+        (b"hello\n", "it looks like text"),
+        (bytes(range(256)), "it looks like binary data"),
+    ],
+)
+def test_a_file_that_is_not_read_is_told_what_it_is(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "a file"
+    path.write_bytes(content)
+
+    with pytest.raises(Unreadable, match=said):
+        reader_of(path)
