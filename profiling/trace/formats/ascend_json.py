@@ -1,7 +1,7 @@
 """Processes of Ascend's traces for Chrome (`trace_view.json` of torch_npu, `msprof_*.json`) beside the program's own.
 
     Ascend Hardware     tasks by stream, each with a `Task Type`
-    CANN                calls of the runtime; `connection_id` joins a call with the tasks that it started
+    CANN                calls of the runtime; ascend_launches.py joins them with the tasks that they started
     Communication       collectives of a group, and on planes what each is made of ("HCCL" in older traces)
     Overlap Analysis    what was derived from these
 
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from profiling.trace.category import Category, of_kernel, waits_on_device
+from profiling.trace.formats.ascend_launches import AscendLaunches
 from profiling.trace.writer import StoreWriter
 
 _PROCESSES: Mapping[str, Literal["hardware", "calls", "collectives", "derived"]] = {
@@ -39,6 +40,7 @@ class AscendEvents:
         self._processes: dict[Any, str] = {}
         self._devices: dict[Any, int] = {}
         self._threads: dict[tuple[Any, Any], str] = {}
+        self._launches = AscendLaunches(writer)
 
     def __contains__(self, pid: object) -> bool:
         return pid in self._processes
@@ -69,7 +71,7 @@ class AscendEvents:
             lane = self._device_lane(pid, args.get("Stream Id", tid), is_wait=category is Category.SYNC)
         elif kind == "calls":
             category = Category.SYNC if "Synchronize" in name else Category.RUNTIME
-            lane = self._writer.lane("thread", process=process, pid=_number(pid), thread=_text(tid), tid=_number(tid))
+            lane = self._call_lane(pid, tid)
         else:
             title = f"{process}: {self._threads.get((pid, tid), _text(tid))}"
             is_whole = kind == "collectives" and "Communication" in self._threads.get((pid, tid), "")
@@ -77,16 +79,30 @@ class AscendEvents:
             at: Literal["stream", "range"] = "stream" if is_whole else "range"
             lane = self._writer.lane(at, process="", pid=-1, device=self._device(pid), stream=-1, title=title[:200])
         shown = {key: args[key] for key in _SHOWN if key in args}
-        self._writer.add(
-            lane,
-            start,
-            lasts,
-            self._writer.name(name),
-            category,
+        add = self._launches.call if kind == "calls" else self._launches.task
+        add(
+            lane=lane,
+            ts=start,
+            dur=lasts,
+            name=self._writer.name(name),
+            cat=category,
             link=_connection(args.get("connection_id")),
             info=self._writer.info(orjson.dumps(shown).decode()) if shown else 0,
         )
         return lane, pid
+
+    def begin_arrow(self, event: Mapping[str, Any], at: int) -> None:
+        """Take in that an arrow to a task begins at a time [Unix ns]."""
+        if _PROCESSES.get(self._processes.get(event["pid"], "")) == "calls":
+            self._launches.arrow(self._call_lane(event["pid"], event["tid"]), at, int(event["id"]))
+
+    def finish(self) -> None:
+        """Put into the store what was kept."""
+        self._launches.finish()
+
+    def _call_lane(self, pid: Any, tid: Any) -> int:
+        process = self._processes[pid]
+        return self._writer.lane("thread", process=process, pid=_number(pid), thread=_text(tid), tid=_number(tid))
 
     def _device_lane(self, pid: Any, stream: Any, *, is_wait: bool) -> int:
         return self._writer.lane(

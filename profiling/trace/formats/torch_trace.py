@@ -15,10 +15,11 @@ from typing import Literal, TypedDict
 import orjson
 
 from profiling.trace import clock
-from profiling.trace.category import Category, of_kernel, of_range, waits_on_device
+from profiling.trace.category import Category
 from profiling.trace.formats.ascend_json import AscendEvents
 from profiling.trace.formats.async_events import BEGINS, ENDS, AsyncEvents
 from profiling.trace.formats.json_list import JsonList, thousandfold
+from profiling.trace.formats.torch_kinds import ON_CPU, ON_STREAM, THREADS, kind_told_by, place_and_category
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.formats.xla_json import XlaEvents
 from profiling.trace.frames import FRAMES
@@ -29,62 +30,9 @@ from profiling.trace.writer import StoreWriter
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
 OF_RAY = re.compile(rb'"cat":\s*"(task::|task:(execute|deserialize|store)|submit_task|actor)|"tid":\s*"worker:')
 """What events of Ray's timelines hold, which are lists, too."""
-_WAIT = re.compile(r"Synchronize|MemcpyWithStream", re.I)
-_CALL = re.compile(r"(?:cuda|cu|hip)[A-Z]\w+")
-"""A call of a device's interface, in traces that give no kind."""
-
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
-_ON_CPU, _ON_STREAM, _RANGES, _WAITS = "thread", "stream", "ranges", "waits"
-_THREADS = frozenset({_ON_CPU, FRAMES})
 _ARROWS = frozenset({"fwdbwd", "fwd_bwd"})
 """Kinds of arrows from forward to backward; those from a launch to its kernel are told by the correlation."""
-_ASCEND = "task of Ascend"
-"""How we call the kind of events to which torch_npu gives none: they have a task type."""
-_OF_RPD = {
-    "KernelExecution": "kernel",
-    "Task": "kernel",
-    "FillBuffer": "gpu_memset",
-    "CopyDeviceToDevice": "gpu_memcpy",
-    "CopyDeviceToHost": "gpu_memcpy",
-    "CopyHostToDevice": "gpu_memcpy",
-}
-"""What rocmProfileData's converter (rpd2tracing.py) says in `desc` of work of a device, which it gives no kind."""
-_KINDS = {
-    "kernel": (_ON_STREAM, Category.KERNEL),
-    "concurrent_kernel": (_ON_STREAM, Category.KERNEL),
-    "gpu_memcpy": (_ON_STREAM, Category.COPY),
-    _ASCEND: (_ON_STREAM, Category.KERNEL),
-    "gpu_memset": (_ON_STREAM, Category.MEMSET),
-    "gpu_user_annotation": (_RANGES, Category.RANGE),
-    "cuda_sync": (_WAITS, Category.SYNC),
-    "cpu_op": (_ON_CPU, Category.OPERATOR),
-    "user_annotation": (_ON_CPU, Category.RANGE),
-    "python_function": (FRAMES, Category.PYTHON),
-    "python_gc": (_ON_CPU, Category.COLLECTOR),
-    "overhead": (_ON_CPU, Category.OVERHEAD),
-    "profiler_overhead": (_ON_CPU, Category.OVERHEAD),
-    "cuda_event": (_WAITS, Category.OTHER),
-    "cuda_profiler_range": (_RANGES, Category.RANGE),
-    # other accelerators, as kineto and their plugins call them
-    "mtia_ccp_events": (_ON_STREAM, Category.KERNEL),
-    "mtia_insight": (_RANGES, Category.OTHER),
-    "hpu_op": (_ON_STREAM, Category.KERNEL),
-    "collective_comm": (_ON_STREAM, Category.COMMUNICATION),
-    # as torch 1.8 to 1.11 calls them
-    "Kernel": (_ON_STREAM, Category.KERNEL),
-    "Memcpy": (_ON_STREAM, Category.COPY),
-    "Memset": (_ON_STREAM, Category.MEMSET),
-    "Operator": (_ON_CPU, Category.OPERATOR),
-}
-"""Where events of a kind are shown, and what they are."""
-_OF_GPUS = frozenset({"kernel", "concurrent_kernel", "Kernel"})
-_OTHER_DEVICE = re.compile(r"(?:gpu|xpu|mtia|hpu|npu|musa|mlu|privateuse1)_(kernel|memcpy|memset|user_annotation)")
-_OF_DEVICE = {
-    "kernel": "kernel",
-    "memcpy": "gpu_memcpy",
-    "memset": "gpu_memset",
-    "user_annotation": "gpu_user_annotation",
-}
 _FACTS = (
     "host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops",
     "cuda_driver_version", "cuda_runtime_version", "hip_driver_version", "hip_runtime_version",
@@ -271,6 +219,7 @@ class _Events:
     def finish(self, tail: Mapping[str, object]) -> None:
         """Name lanes, and keep what the trace says of itself."""
         writer = self._writer
+        self._of_ascend.finish()
         facts = {**self._facts, **tail}
         late = _positive_integer(tail.get("baseTimeNanoseconds"))
         if late and not self._base:
@@ -319,9 +268,9 @@ class _Events:
                 return
             if event.get("pid") in self._of_ascend:
                 at, pid = self._of_ascend.add(event, start, lasts)
-                self._keys.setdefault(at, (pid, event.get("tid"), _ON_CPU))
+                self._keys.setdefault(at, (pid, event.get("tid"), ON_CPU))
                 return
-            kind = _told_by(event.get("args") or _NOTHING)
+            kind = kind_told_by(event.get("args") or _NOTHING)
         key = (kind, event["name"])
         cached = self._names.get(key)
         if cached is None:
@@ -335,7 +284,7 @@ class _Events:
             if outer == link:  # as old traces have it
                 outer = 0
             info = self._details(args)
-        if place in _THREADS:
+        if place in THREADS:
             lane = self._lanes.get((event.get("pid"), event.get("tid"), place))
             if lane is None:
                 lane = self._cpu_lane(event, place)
@@ -380,18 +329,7 @@ class _Events:
 
     def _know_name(self, kind: str, name: str) -> tuple[str, Category, int]:
         """Return where events of a kind and name belong, what they are, and the number of the name."""
-        place, category = _KINDS.get(kind) or _of_accelerator(kind)
-        if category is Category.KERNEL:
-            is_copy = kind == _ASCEND and "memcpy" in name.lower()
-            category = Category.COPY if is_copy else of_kernel(name)
-            if kind not in _OF_GPUS and waits_on_device(name):
-                place, category = _WAITS, Category.SYNC
-        elif category is Category.RANGE and place == _ON_CPU:
-            category = of_range(name)
-        elif category is Category.OPERATOR and of_range(name) is Category.STEP:
-            category = Category.STEP  # as Ascend's and torch 1.8's traces have it
-        elif category is Category.OTHER:
-            category = _of_other(kind, name)
+        place, category = place_and_category(kind, name)
         if len(self._names) >= _MOST_KNOWN:
             self._names.clear()
         cached = self._names[kind, name] = (place, category, self._writer.name(name))
@@ -451,20 +389,23 @@ class _Events:
         begun = self._asynchronous.end(event)
         if begun is not None:
             lane, name, start = begun
-            self._keys.setdefault(lane, (event.get("pid"), None, _ON_CPU))
+            self._keys.setdefault(lane, (event.get("pid"), None, ON_CPU))
             _, category, number = self._know_name(event.get("cat") or "", name)
             self._writer.add(lane, start, self._at(event) - start, number, category)
 
     # -- lanes --
 
     def _arrow(self, event: _TorchEvent) -> None:
-        """Keep an end of an arrow from forward to backward."""
+        """Keep an end of an arrow from forward to backward, or the beginning of one from a call of CANN to its task."""
+        if event.get("cat") == "HostToDevice" and event["ph"] == "s":
+            self._of_ascend.begin_arrow(event, self._at(event))
+            return
         number = _number(event.get("id"))
         if event.get("cat") in _ARROWS and number >= 0:
             at = self._at(event)
             self._writer.arrow(number, self._cpu_lane(event), at, is_end=event["ph"] == "f")
 
-    def _cpu_lane(self, event: _TorchEvent, place: str = _ON_CPU) -> int:
+    def _cpu_lane(self, event: _TorchEvent, place: str = ON_CPU) -> int:
         """Return the lane of a thread, or that of its frames of Python: they cross the ranges that they open."""
         key = (event.get("pid"), event.get("tid"), place)
         lane = self._lanes.get(key)
@@ -477,7 +418,7 @@ class _Events:
                 pid=_number(key[0]),
                 thread=_text(key[1]),
                 tid=_number(key[1]),
-                title="" if place == _ON_CPU else place,
+                title="" if place == ON_CPU else place,
             )
             if place == FRAMES:
                 self._writer.frames(lane)
@@ -491,14 +432,14 @@ class _Events:
             device = args.get("device", args.get("Device Id", key[0]))
             stream = args.get("stream", args.get("Stream Id", key[1]))
             lane = self._writer.lane(
-                "stream" if place == _ON_STREAM else "range",
+                "stream" if place == ON_STREAM else "range",
                 process=_text(key[0]),
                 pid=_number(key[0]),
                 thread="",
                 tid=_number(key[1]),
                 device=_number(device),
                 stream=_number(stream),
-                title="" if place == _ON_STREAM else place,
+                title="" if place == ON_STREAM else place,
             )
             self._know(key, lane)
         return lane
@@ -539,31 +480,10 @@ class _Events:
         labelled = [pid for pid, about in self._processes.items() if about.get("labels") == "CPU"]
         owner = labelled[0] if len(labelled) == 1 else self._first_cpu
         for lane, (pid, tid, place) in self._keys.items():
-            process = pid if place in _THREADS or owner is None else owner
+            process = pid if place in THREADS or owner is None else owner
             name = self._processes.get(process, {}).get("name") or _text(process)
             thread = self._threads.get((pid, tid))
             self._writer.describe_lane(lane, process=name, pid=_number(process), thread=thread)
-
-
-def _told_by(args: Mapping[str, object]) -> str:
-    """Return the kind of an event that has none, by its arguments."""
-    if "Task Type" in args:
-        return _ASCEND
-    described = args.get("desc")
-    return _OF_RPD.get(described, "") if isinstance(described, str) else ""
-
-
-def _of_accelerator(kind: str) -> tuple[str, Category]:
-    """Return where events of a kind that is not in the table belong: xpu_kernel, privateuse1_memcpy, mtia_memset."""
-    match = _OTHER_DEVICE.fullmatch(kind)
-    return _KINDS[_OF_DEVICE[match[1]]] if match else (_ON_CPU, Category.OTHER)
-
-
-def _of_other(kind: str, name: str) -> Category:
-    """Return the category of a kind of event that is none of the usual: the runtimes of devices have many names."""
-    if kind.endswith(("_runtime", "_driver", "Runtime")) or (not kind and _CALL.fullmatch(name)):
-        return Category.SYNC if _WAIT.search(name) else Category.RUNTIME
-    return Category.OVERHEAD if "overhead" in kind.lower() else Category.OTHER
 
 
 def _message(args: _Args) -> int:

@@ -1,9 +1,12 @@
 """What stands in the store of a file that was imported, in the words of tests."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
+from profiling.trace.schema import StoreFacts
 from profiling.trace.store import Store
 
 Row = tuple[str, Category, int, int]
@@ -44,3 +47,17 @@ def links(path: Path) -> list[tuple[str, str]]:
         ]
     target.unlink()
     return [(call, name) for _, call, name in sorted(found)]
+
+
+def imported(path: Path, folder: Path, **more: Any) -> tuple[StoreFacts, Store]:
+    """Import a file; return the facts and the store."""
+    target = folder / f"{path.name}.store"
+    facts = import_trace(path, target, **more)
+    return facts, Store(target)
+
+
+def trace_of(tmp_path: Path, events: list[Any], **top: Any) -> Path:
+    """Write a trace of these events."""
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, **top, "traceEvents": events}))
+    return path

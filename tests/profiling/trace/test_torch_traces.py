@@ -13,23 +13,10 @@ from profiling.trace.category import DEVICE, Category
 from profiling.trace.formats import unpack
 from profiling.trace.importing import import_trace
 from profiling.trace.limits import Limits, Unreadable
-from profiling.trace.schema import StoreFacts
-from profiling.trace.store import Store
+from tests.profiling.trace.stored_rows import imported, trace_of
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "traces"
 T = 1_760_000_000_000_000  # us
-
-
-def imported(path: Path, folder: Path, **more: Any) -> tuple[StoreFacts, Store]:
-    target = folder / f"{path.name}.store"
-    facts = import_trace(path, target, **more)
-    return facts, Store(target)
-
-
-def trace_of(tmp_path: Path, events: list[Any], **top: Any) -> Path:
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, **top, "traceEvents": events}))
-    return path
 
 
 def op(name: str, start: float, lasts: float, **more: Any) -> dict[str, Any]:
@@ -225,110 +212,6 @@ def test_times_count_from_the_base_that_the_trace_names(tmp_path: Path, late: bo
     facts, store = imported(path, tmp_path)
     with store:
         assert (facts.begin, facts.end) == (base + 4364001069205076, base + 4364001069205076 + 1500)
-
-
-def told(path: Path, folder: Path) -> dict[str, list[tuple[str, Category, int]]]:
-    """Return the events of a trace by lane: name, kind and length [us]."""
-    _, store = imported(path, folder)
-    with store:
-        rows = store.events(columns=("lane", "name", "cat", "dur"))
-        lanes: dict[str, list[tuple[str, Category, int]]] = defaultdict(list)
-        for lane, name, kind, lasts in zip(*(rows[key].tolist() for key in rows), strict=True):
-            at = store.lanes[lane]
-            where = f"device {at.device} stream {at.stream}" if at.device >= 0 else at.thread
-            lanes[f"{where} {at.title}".strip()].append((store.names[name], Category(kind), lasts // 1000))
-    return dict(lanes)
-
-
-def test_ascend_s_traces_have_tasks_waits_calls_collectives_and_steps(tmp_path: Path) -> None:
-    def named(pid: int, name: str, **threads: str) -> list[dict[str, Any]]:
-        of_threads = [
-            {"ph": "M", "name": "thread_name", "pid": pid, "tid": int(tid[1:]), "args": {"name": thread}}
-            for tid, thread in threads.items()
-        ]
-        return [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}, *of_threads]
-
-    def event(pid: int, tid: int, name: str, lasts: float, **args: Any) -> dict[str, Any]:
-        return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": f"{T}.125", "dur": lasts, "args": args}
-
-    events = [
-        {**event(7, 7, "ProfilerStep#3", 900), "cat": "cpu_op"},
-        {**event(7, 7, "aclnnMm", 20), "cat": "cpu_op"},
-        *named(800, "Ascend Hardware", t3="Stream 3"),
-        {"ph": "M", "name": "process_labels", "pid": 800, "tid": 0, "args": {"labels": "NPU 2"}},
-        *named(702, "CANN", t7="Thread 7"),
-        *named(900, "Communication", t0="Group 0 Communication", t1="Plane 0"),
-        *named(950, "Overlap Analysis", t0="Computing"),
-        event(702, 7, "Node@launch", 5, connection_id=8),
-        event(702, 7, "AscendCL@aclrtSynchronizeStream", 6, connection_id=0),
-        event(800, 3, "aclnnMm_MatMul", 40, **{"Task Type": "AI_CORE", "Stream Id": 3, "connection_id": 8}),
-        event(800, 3, "MEMCPY_ASYNC", 3, **{"Task Type": "SDMA", "Stream Id": 3, "connection_id": 4294967295}),
-        event(800, 3, "EVENT_WAIT", 200, **{"Task Type": "EVENT_WAIT_SQE", "Stream Id": 3}),
-        event(900, 0, "hcom_allReduce__721_0_1", 60, connection_id=9),
-        event(900, 1, "Notify_Wait", 50),
-        event(950, 0, "Computing", 40),
-    ]
-    path = tmp_path / "trace_view.json"
-    path.write_text(json.dumps(events))
-
-    lanes = told(path, tmp_path)
-
-    assert lanes == {
-        "7": [("ProfilerStep#3", Category.STEP, 900), ("aclnnMm", Category.OPERATOR, 20)],
-        "Thread 7": [
-            ("AscendCL@aclrtSynchronizeStream", Category.SYNC, 6),
-            ("Node@launch", Category.RUNTIME, 5),
-        ],
-        "device 2 stream 3": [("aclnnMm_MatMul", Category.KERNEL, 40), ("MEMCPY_ASYNC", Category.COPY, 3)],
-        "device 2 stream 3 waits": [("EVENT_WAIT", Category.SYNC, 200)],
-        "device 2 stream -1 Communication: Group 0 Communication": [
-            ("hcom_allReduce__721_0_1", Category.COMMUNICATION, 60)
-        ],
-        "device 2 stream -1 Communication: Plane 0": [("Notify_Wait", Category.RANGE, 50)],
-        "device 2 stream -1 Overlap Analysis: Computing": [("Computing", Category.RANGE, 40)],
-    }
-    _, store = imported(path, tmp_path)
-    with store:
-        rows = store.events(columns=("name", "link"))
-        linked = {store.names[name]: link for name, link in zip(*(rows[key].tolist() for key in rows), strict=True)}
-        assert linked["Node@launch"] == linked["aclnnMm_MatMul"] == 8
-        assert linked["MEMCPY_ASYNC"] == 0
-
-
-def test_a_wait_among_the_tasks_of_another_accelerator_is_no_work(tmp_path: Path) -> None:
-    events = [
-        {"ph": "X", "cat": "mtia_ccp_events", "name": name, "pid": 9, "tid": 4, "ts": T + at, "dur": lasts}
-        for name, at, lasts in (("event_wait", 0, 90), ("fc-dtype_Float", 100, 5))
-    ]
-    lanes = told(trace_of(tmp_path, events), tmp_path)
-    assert lanes == {
-        "device 9 stream 4 waits": [("event_wait", Category.SYNC, 90)],
-        "device 9 stream 4": [("fc-dtype_Float", Category.KERNEL, 5)],
-    }
-
-
-def test_the_converter_of_rocmprofiledata_tells_the_kind_of_work_in_words(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    rows = [
-        ("2", "0", "gemm", 26, "KernelExecution"), ("2", "0", "attention", 4, "Task"),
-        ("2", "0", "CopyHostToDevice", 9, "CopyHostToDevice"), ("71", "72", "hipLaunchKernel", 3, ""),
-        ("71", "72", "hipMemcpyWithStream", 8, ""), ("71", "72", "forward", 30, "forward"),
-    ]  # fmt: skip
-    lines = [
-        json.dumps({"pid": p, "tid": t, "name": n, "ts": str(T), "dur": str(d), "ph": "X", "args": {"desc": k}})
-        for p, t, n, d, k in rows
-    ]
-    path.write_text("[ {}\n," + "\n,".join(lines) + "]\n")
-    lanes = told(path, tmp_path)
-    assert {name: kind for rows in lanes.values() for name, kind, _ in rows} == {
-        "gemm": Category.KERNEL,
-        "attention": Category.KERNEL,
-        "CopyHostToDevice": Category.COPY,
-        "hipLaunchKernel": Category.RUNTIME,
-        "hipMemcpyWithStream": Category.SYNC,
-        "forward": Category.OTHER,
-    }
-    assert len(lanes["device 2 stream 0"]) == 3
 
 
 def test_memory_and_counters_become_series(tmp_path: Path) -> None:
