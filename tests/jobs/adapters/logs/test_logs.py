@@ -268,6 +268,17 @@ def test_verls_printed_steps_stand_in_for_a_file_on_another_node(tmp_path: Path)
     assert (found[1]["eval/reward"], found[1]["device_memory_peak_bytes"]) == (0.375, 1.5 * 2**30)
 
 
+def test_names_of_early_versions_of_verl_are_those_of_today(tmp_path: Path) -> None:
+    """As in https://github.com/verl-project/verl/issues/316."""
+    logs = reader(tmp_path, "verl", "grpo")
+    printed(tmp_path, "(main_task pid=51520) step:5 - mfu/actor:0.083 - val/test_score/openai/gsm8k:0.171\n")
+    read(logs)
+
+    found = read(logs, now=7 * SECOND)[5]
+
+    assert (found["throughput/policy_mfu"], found["eval/reward"]) == (0.083, 0.171)
+
+
 BAR = "Training Progress:  50%|#####     | 1/2 [00:03<00:03,  3.36s/it]"
 
 
