@@ -27,10 +27,11 @@ class _Symptom:
     pattern: re.Pattern[str]
     side: str
     text: str  # a sentence after "policy rank 1 ..."
+    is_of_others: bool = False  # it is seen where another process has died
 
 
-def _symptom(pattern: str, side: str, text: str) -> _Symptom:
-    return _Symptom(pattern=re.compile(pattern), side=side, text=text)
+def _symptom(pattern: str, side: str, text: str, *, is_of_others: bool = False) -> _Symptom:
+    return _Symptom(pattern=re.compile(pattern), side=side, text=text, is_of_others=is_of_others)
 
 
 _DISK_FULL = "found the disk full{step}. Free space where the run directories are, then launch the run again"
@@ -38,6 +39,7 @@ _DISK_FULL = "found the disk full{step}. Free space where the run directories ar
 _SAYS_NOTHING = re.compile(r"^\W*$|^Set the environment variable HYDRA_FULL_ERROR")
 _FRAMES = re.compile(
     r"^\s*(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s*[=-]{20,}$"
+    r"|^(?:Failures|Root Cause \(first observed failure\)):$|^\s*<NO_OTHER_FAILURES>$"
     r"|^\s*(?:frame #\d+:|(?:PC: )?@\s+0x)|^\s*$|^ {4,}\S|^\s*File \"[^\"]+\", line \d|^\s+\d+\. Size: "
 )
 """Lines of torchrun's report of dead ranks, of stacks of Python and of native code, and of XLA's list of allocations:
@@ -48,6 +50,14 @@ _SIGNAL_RECEIVED = re.compile(r"^\*\*\* (SIG[A-Z]+) received at time=")
 
 _SIGNAL_TO_TORCHRUN = re.compile(r"\bSignalException: Process \d+ got signal: (?P<number>\d{1,2})\b")
 """What torchrun and accelerate raise of a signal, of which they then end with exit code 1."""
+
+_RANK_ENDED = re.compile(
+    r"\bfailed \(exitcode: -(?P<torchrun>\d{1,2})\) local_rank: \d|\bexits with return code = -(?P<deepspeed>\d{1,2})$"
+)
+"""What torchrun and accelerate, and DeepSpeed's launcher, say of the first rank that a signal ended."""
+
+_OWN_ENDS = frozenset({"SIGKILL", "SIGSEGV", "SIGBUS"})
+"""Signals that end a rank for a reason of its own: SIGABRT and SIGTERM also come to those that outlive it."""
 
 _WORKER_REPORT = re.compile(r"^\(raylet[^)]*\) A worker died or was killed while executing a task")
 """Ray's word on a worker without the exception that follows where somebody waits for it: it may have been survived."""
@@ -140,11 +150,13 @@ _SYMPTOMS = (
         LOST_NCCL,
         "cluster",
         "lost its NCCL connection to another rank{step}: a rank died, or the network between nodes broke",
+        is_of_others=True,
     ),
     _symptom(
         LOST_GLOO,
         "cluster",
         "lost its gloo connection to another rank{step}: a rank died or hangs",
+        is_of_others=True,
     ),
     _symptom(
         r"ActorDiedError|RayActorError|actor died unexpectedly|ActorUnavailableError|WorkerCrashedError",
@@ -223,11 +235,14 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
     driver = _Line(role="driver", rank=0, text="", said="")
     last = _last_error(lines)
     log_line = last.text if last else ""
-    if ended.signal_name == "SIGKILL" and oom_kills:
+    rank_signal, rank_line = _end_of_rank(lines)
+    if oom_kills and "SIGKILL" in (ended.signal_name, rank_signal):
         return driver, "cluster", f"{_name(driver)} {_NODE_FULL.format(step=at)}", log_line
     has_failed_at_start = any(_FAILED_AT_START in line.said for line in lines)
     for symptom in _SYMPTOMS:
         if has_failed_at_start and symptom.text is _WORKER_LOST:
+            continue
+        if symptom.is_of_others and rank_signal in _OWN_ENDS:
             continue
         for line in reversed(lines):
             if match := symptom.pattern.search(line.said):
@@ -238,6 +253,8 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
     signal = ended.signal_name
     if last and (sent := _SIGNAL_TO_TORCHRUN.search(last.said)):
         signal = Exit(code=-int(sent["number"])).signal_name
+    elif rank_signal and not (last and _ERROR.match(last.said)):
+        signal, log_line = rank_signal, rank_line
     elif signal in ("", "SIGABRT") and not (last and _ERROR.match(last.said)):  # the handler itself may abort
         signal = _signal_received(lines) or signal
         report = next((line for line in reversed(lines) if _WORKER_REPORT.match(line.text)), None)
@@ -262,7 +279,8 @@ def _dead_worker(lines: Sequence[_Line], report: _Line) -> _Line | None:
     for line in lines[at : at + _REPORT_LINES]:
         if named := _CLASS.match(line.said):
             role = _role_in(named["name"])
-            return _Line(role=role, rank=0, text=report.text, said=named["name"]) if role else None
+            name = named["name"].rpartition("<locals>.")[2]  # of a class that a function makes
+            return _Line(role=role, rank=0, text=report.text, said=name) if role else None
     return None
 
 
@@ -274,6 +292,14 @@ def _role_in(name: str) -> str:
 
 def _name(line: _Line) -> str:
     return "the trainer" if line.role == "driver" else f"{line.role} rank {line.rank}"
+
+
+def _end_of_rank(lines: Sequence[_Line]) -> tuple[str, str]:
+    """Return the name of the signal that ended a rank first, by its launcher, and the line that says so; else ""."""
+    for line in lines:
+        if match := _RANK_ENDED.search(line.said):
+            return Exit(code=-int(match["torchrun"] or match["deepspeed"])).signal_name, line.text
+    return "", ""
 
 
 def _signal_received(lines: Sequence[_Line]) -> str:

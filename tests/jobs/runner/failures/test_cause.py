@@ -158,7 +158,7 @@ def test_an_actor_of_which_ray_tells_only_in_the_drivers_log_is_named(tmp_path: 
     cause = die(tmp_path, f"import sys; sys.exit({RAY_SAYS.format(name=name)!r})")
 
     assert (cause["side"], cause["role"]) == ("cluster", role)
-    assert cause["text"] == f"a process of {name} died in step 12: Ray says so"
+    assert cause["text"] == f"a process of {name.rpartition('.')[2]} died in step 12: Ray says so"
     assert cause["log_line"].startswith("ray.exceptions.ActorDiedError: The actor died unexpectedly")
 
 

@@ -56,6 +56,28 @@ HANGUP = """Traceback (most recent call last):
     raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)
 torch.distributed.elastic.multiprocessing.api.SignalException: Process 12152 got signal: 1
 """
+KILLED_RANK = """E0121 11:11:11.551000 1344 torch/distributed/elastic/multiprocessing/api.py:826] \
+failed (exitcode: -9) local_rank: 0 (pid: 1322) of binary: /env/bin/python
+Traceback (most recent call last):
+  File "/env/torch/distributed/launcher/api.py", line 263, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\x20
+=======================================================
+finetune.py FAILED
+-------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+-------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  exitcode  : -9 (pid: 1322)
+  traceback : Signal 9 (SIGKILL) received by PID 1322
+=======================================================
+"""
+LOST = "[rank1]:[E1224 13:23:05.483 ProcessGroupNCCL.cpp:542] NCCL error: remote process exited or network error\n"
+OF_DEEPSPEED = """[2023-07-10 04:26:05,876] [INFO] [launch.py:318:sigkill_handler] Killing subprocess 94985
+[2023-07-10 04:26:35,999] [ERROR] [launch.py:324:sigkill_handler] ['python', 'a.py'] exits with return code = -11
+"""
 REPORT = (
     "\x1b[33m(raylet)\x1b[0m A worker died or was killed while executing a task by an unexpected system error. To "
     "troubleshoot the problem, check the logs for the dead worker. RayTask ID: c3f4 Worker PID: 1633485 Worker exit "
@@ -76,6 +98,11 @@ Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
             "cluster",
             "was ended from outside before the first step was done (SIGTERM)",
         ),
+        (KILLED_RANK, "cluster", "the trainer was killed before the first step was done (SIGKILL)"),
+        (LOST + KILLED_RANK, "cluster", "the trainer was killed before the first step was done (SIGKILL)"),
+        (LOST + KILLED_RANK.replace("-9", "-6"), "cluster", "lost its NCCL connection to another rank"),
+        (f"ValueError: no\n{KILLED_RANK.replace('-9', '1')}", "trainer", "ValueError: no"),
+        (OF_DEEPSPEED, "trainer", "the trainer crashed in native code before the first step was done (SIGSEGV)"),
         (REPORT, "cluster", "lost a worker process before the first step was done"),
         (REPORT + "Traceback (most recent call last):\nKeyError: 'raw_prompt'\n", "trainer", "KeyError: 'raw_prompt'"),
         (ASSERT, "trainer", "gave a kernel of the device before the first step was done an index that it refuses"),
