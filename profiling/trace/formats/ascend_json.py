@@ -102,7 +102,9 @@ class AscendEvents:
 
     def _call_lane(self, pid: Any, tid: Any) -> int:
         process = self._processes[pid]
-        return self._writer.lane("thread", process=process, pid=_number(pid), thread=_text(tid), tid=_number(tid))
+        return self._writer.lane(
+            "thread", process=process, pid=_number(pid), thread=_text(tid), tid=_number(tid), title=process
+        )
 
     def _device_lane(self, pid: Any, stream: Any, *, is_wait: bool) -> int:
         return self._writer.lane(

@@ -33,6 +33,8 @@ OF_RAY = re.compile(rb'"cat":\s*"(task::|task:(execute|deserialize|store)|submit
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
 _ARROWS = frozenset({"fwdbwd", "fwd_bwd"})
 """Kinds of arrows from forward to backward; those from a launch to its kernel are told by the correlation."""
+_BESIDE = "beside"
+"""Where lanes of Ascend's processes are: they are those of the program, as far as it is known."""
 _FACTS = (
     "host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops",
     "cuda_driver_version", "cuda_runtime_version", "hip_driver_version", "hip_runtime_version",
@@ -268,7 +270,7 @@ class _Events:
                 return
             if event.get("pid") in self._of_ascend:
                 at, pid = self._of_ascend.add(event, start, lasts)
-                self._keys.setdefault(at, (pid, event.get("tid"), ON_CPU))
+                self._keys.setdefault(at, (pid, event.get("tid"), _BESIDE))
                 return
             kind = kind_told_by(event.get("args") or _NOTHING)
         key = (kind, event["name"])

@@ -62,7 +62,7 @@ def test_ascend_s_traces_have_tasks_waits_calls_collectives_and_steps(tmp_path: 
 
     assert lanes == {
         "7": [("ProfilerStep#3", Category.STEP, 900), ("aclnnMm", Category.OPERATOR, 20)],
-        "Thread 7": [
+        "Thread 7 CANN": [
             ("AscendCL@aclrtSynchronizeStream", Category.SYNC, 6),
             ("Node@launch", Category.RUNTIME, 5),
         ],
@@ -80,6 +80,7 @@ def test_ascend_s_traces_have_tasks_waits_calls_collectives_and_steps(tmp_path: 
         linked = {store.names[name]: link for name, link in zip(*(rows[key].tolist() for key in rows), strict=True)}
         assert linked["Node@launch"] == linked["aclnnMm_MatMul"] == 8
         assert linked["MEMCPY_ASYNC"] == 0
+        assert {(lane.process, lane.pid) for lane in store.lanes if lane.kind != "range"} == {("7", 7)}, "one program"
 
 
 @pytest.mark.parametrize("arrows_first", [False, True])
