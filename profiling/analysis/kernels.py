@@ -119,7 +119,9 @@ class DeviceSide:
         rows = self._enclosing(self.operator_nest)
         operators = self.operator_nest.events
         if (operators.outer > 0).any():
-            open_rows = np.flatnonzero((rows < 0) & (self.launch < 0) & (self.events.outer > 0))
+            has_operators = np.isin(self.calls.lane[self.launch] if len(self.calls) else self.launch, operators.lane)
+            is_told = (self.launch >= 0) & has_operators  # a launch outside all operators of its thread has none
+            open_rows = np.flatnonzero((rows < 0) & ~is_told & (self.events.outer > 0))
             order = np.argsort(operators.outer, kind="stable")
             numbers = operators.outer[order]
             at = np.searchsorted(numbers, self.events.outer[open_rows])

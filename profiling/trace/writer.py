@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.trace import schema
+from profiling.trace.category import DEVICE, Category
 from profiling.trace.frames import INNER_FRAMES, Ints, Packages, Runs
 from profiling.trace.limits import DEFAULT
 from profiling.trace.names import LONGEST_NAME, shortened
@@ -42,6 +43,7 @@ _Lane = tuple[LaneKind, str, int, str, int, int, int, str]
 
 _ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
 _ARROW = struct.Struct("=4q")
+_JOINT = struct.Struct("=3q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
 _SWEEP = 200_000  # events per block of the sweep
 _KNOWN_INFOS = 100_000
@@ -67,6 +69,7 @@ class StoreWriter:
         self._lane_numbers: dict[_Lane, int] = {}
         self._frames: dict[int, int] = {}
         self._arrows = bytearray()
+        self._joints = bytearray()
         self._names: dict[str, int] = {}
         self._name_bytes = 0
         self._infos: dict[str, int] = {}
@@ -150,6 +153,15 @@ class StoreWriter:
             self.note("warning", f"Only the first {MOST_ARROWS // 2:,} links from forward to backward were kept.")
         elif 0 <= time < _LATEST and abs(number) < _LATEST:
             self._arrows += _ARROW.pack(number, lane, time, is_end)
+
+    def join(self, number: int, lane: int, time: int) -> None:
+        """Say late that an operator or what a device did, which begins on `lane` at `time` [Unix ns], has this number
+        (`outer`): a task finds its operator by it. Those beyond MOST_ARROWS are left out, with a note.
+        """
+        if len(self._joints) >= MOST_ARROWS * _JOINT.size:
+            self.note("warning", f"Only the first {MOST_ARROWS // 2:,} links from operators to tasks were kept.")
+        else:
+            self._joints += _JOINT.pack(number, lane, time)
 
     def shift(self, offset: int) -> None:
         """Move everything, also what was added before, by an offset [ns] that became known late."""
@@ -276,6 +288,7 @@ class StoreWriter:
         run = self._connection.execute
         if self._starts_at_zero:
             self._move_to_zero()
+        self._join()
         self._drop_broken()
         shifted = f"* REPLACE (ts + {self._offset} AS ts)"
         run(
@@ -358,6 +371,18 @@ class StoreWriter:
         if first:
             run("UPDATE raw SET ts = ts - ?", [first])
             run("UPDATE raw_samples SET ts = ts - ?", [first])
+
+    def _join(self) -> None:
+        """Give events the numbers that were told late."""
+        if not self._joints:
+            return
+        table = np.frombuffer(self._joints, np.int64).reshape(-1, 3)
+        joints = dict(zip(("number", "lane", "ts"), map(np.ascontiguousarray, table.T), strict=True))  # noqa: F841
+        self._connection.execute(
+            'UPDATE raw SET "outer" = j.number FROM joints j '
+            "WHERE raw.lane = j.lane AND raw.ts = j.ts AND list_contains(?, raw.cat::INTEGER)",
+            [[int(Category.OPERATOR), *(int(one) for one in DEVICE)]],
+        )
 
     def _drop_broken(self) -> None:
         """Leave out events whose times cannot be: one of them would make the whole view a month wide."""

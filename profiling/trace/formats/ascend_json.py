@@ -2,6 +2,7 @@
 
     Ascend Hardware     tasks by stream, each with a `Task Type`
     CANN                calls of the runtime; ascend_launches.py joins them with the tasks that they started
+    (the program's)     operators; an arrow of kind `async_npu` joins one with each task of it, by their begins
     Communication       collectives of a group, and on planes what each is made of ("HCCL" in older traces)
     Overlap Analysis    what was derived from these
 
@@ -29,6 +30,7 @@ _PROCESSES: Mapping[str, Literal["hardware", "calls", "collectives", "derived"]]
 _DEVICE = re.compile(r"NPU ?(\d{1,5})")
 _NO_CONNECTION = (1 << 32) - 1
 _MOST = 10_000
+_MOST_ARROWS = 1_000_000
 _SHOWN = ("Task Type", "Model Id", "Task Id", "Batch Id")
 
 
@@ -41,6 +43,8 @@ class AscendEvents:
         self._devices: dict[Any, int] = {}
         self._threads: dict[tuple[Any, Any], str] = {}
         self._launches = AscendLaunches(writer)
+        self._operators: dict[tuple[int, int], int] = {}
+        self._begun: dict[str, int] = {}
 
     def __contains__(self, pid: object) -> bool:
         return pid in self._processes
@@ -95,6 +99,19 @@ class AscendEvents:
         """Take in that an arrow to a task begins at a time [Unix ns]."""
         if _PROCESSES.get(self._processes.get(event["pid"], "")) == "calls":
             self._launches.arrow(self._call_lane(event["pid"], event["tid"]), at, int(event["id"]))
+
+    def begin_of_operator(self, event: Mapping[str, Any], lane: int, at: int) -> None:
+        """Take in that an arrow from an operator in this lane to a task begins, with the operator [Unix ns]."""
+        if len(self._begun) < _MOST_ARROWS:
+            number = self._operators.setdefault((lane, at), len(self._operators) + 1)
+            self._begun[str(event["id"])] = number
+            self._writer.join(number, lane, at)
+
+    def end_at_task(self, event: Mapping[str, Any], at: int) -> None:
+        """Take in that such an arrow ends, with the task [Unix ns]."""
+        number = self._begun.get(str(event["id"]))
+        if number and self._is_hardware(event["pid"]):
+            self._writer.join(number, self._device_lane(event["pid"], event.get("tid"), is_wait=False), at)
 
     def finish(self) -> None:
         """Put into the store what was kept."""

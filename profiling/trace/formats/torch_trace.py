@@ -398,9 +398,15 @@ class _Events:
     # -- lanes --
 
     def _arrow(self, event: _TorchEvent) -> None:
-        """Keep an end of an arrow from forward to backward, or the beginning of one from a call of CANN to its task."""
+        """Keep an end of an arrow from forward to backward, or of one to a task of Ascend's device."""
         if event.get("cat") == "HostToDevice" and event["ph"] == "s":
             self._of_ascend.begin_arrow(event, self._at(event))
+            return
+        if event.get("cat") == "async_npu":
+            if event["ph"] == "s":
+                self._of_ascend.begin_of_operator(event, self._cpu_lane(event), self._at(event))
+            else:
+                self._of_ascend.end_at_task(event, self._at(event))
             return
         number = _number(event.get("id"))
         if event.get("cat") in _ARROWS and number >= 0:

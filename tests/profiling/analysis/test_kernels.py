@@ -36,6 +36,18 @@ def test_a_kernel_is_of_the_innermost_operator_around_its_launch_or_of_the_numbe
     }
 
 
+def test_a_task_that_a_thread_without_operators_launched_is_of_the_number_that_it_bears() -> None:
+    calls = [
+        ("queue", "runtime", "launch", 40, 42, {"link": 8}),
+        ("main", "runtime", "launch", 60, 62, {"link": 9}),
+        ("s1", "kernel", "queued", 50, 55, {"link": 8, "outer": 5}),
+        ("s1", "kernel", "outside", 70, 75, {"link": 9, "outer": 5}),
+    ]
+    side = DeviceSide(work([("main", "operator", "aten::mm", 0, 30, {"outer": 5}), *calls]), interval(0, 1000))
+
+    assert {kernel.name: kernel.operator for kernel in side.kernels()} == {"queued": "aten::mm", "outside": ""}
+
+
 def test_own_times_of_kernels_add_up_to_the_busy_time() -> None:
     by_name = {kernel.name: (kernel.total, kernel.own) for kernel in SIDE.kernels()}
     assert by_name["gemm"] == (8, 8)

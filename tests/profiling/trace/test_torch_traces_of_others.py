@@ -84,7 +84,7 @@ def test_ascend_s_traces_have_tasks_waits_calls_collectives_and_steps(tmp_path: 
 
 
 @pytest.mark.parametrize("arrows_first", [False, True])
-def test_arrows_from_ascend_s_calls_lead_to_all_tasks_that_they_started(tmp_path: Path, arrows_first: bool) -> None:
+def test_arrows_lead_from_calls_and_operators_to_tasks_of_ascend(tmp_path: Path, arrows_first: bool) -> None:
     """As msprof writes them at level 0: the calls of AscendCL have numbers of their own."""
 
     def named(pid: int, name: str) -> dict[str, Any]:
@@ -99,21 +99,31 @@ def test_arrows_from_ascend_s_calls_lead_to_all_tasks_that_they_started(tmp_path
         begin = {**about, "ph": "s", "pid": 702, "ts": f"{T + at:.3f}"}
         return [begin, {**about, "ph": "f", "bp": "e", "pid": 800, "ts": f"{T + to:.3f}"}]
 
+    def of_operator(number: int, at: float, to: float) -> list[dict[str, Any]]:
+        about = {"name": "torch_to_npu", "cat": "async_npu", "id": number, "bp": "e", "tid": 3}
+        begin = {**about, "ph": "s", "pid": 7, "ts": f"{T + at:.3f}"}
+        return [begin, {**about, "ph": "f", "pid": 800, "ts": f"{T + to:.3f}"}]
+
     names = [named(800, "Ascend Hardware"), named(702, "CANN")]
     calls = [event(702, "AscendCL@aclnnMm", 0, 20, 9), event(702, "AscendCL@aclnnAdd", 30, 20, 12)]
     inner = [event(702, "Node@launch", 5, 2, 11)]  # ends before the arrows of the call around it begin
     tasks = [event(800, name, at, 4, number) for name, at, number in (("cast", 40, 8), ("mm", 44, 10), ("add", 60, 13))]
     arrows = [*arrow(8, 10, 40), *arrow(10, 12, 44), *arrow(13, 30, 60)]
-    parts = [arrows, calls, inner, tasks] if arrows_first else [tasks, calls, inner, arrows]
+    operators = [{**event(7, name, at, 9, 0), "cat": "cpu_op"} for name, at in (("aten::mm", 1), ("aten::add", 31))]
+    arrows += [*of_operator(1, 1, 40), *of_operator(2, 1, 44), *of_operator(3, 31, 60)]
+    parts = [arrows, operators, calls, inner, tasks] if arrows_first else [operators, tasks, calls, inner, arrows]
     path = tmp_path / "trace_view.json"
     path.write_text(json.dumps([*names, *itertools.chain.from_iterable(parts)]))
 
     _, store = imported(path, tmp_path)
 
     with store:
-        rows = store.events(columns=("name", "link"))
-        links = {store.names[name]: link for name, link in zip(*(rows[key].tolist() for key in rows), strict=True)}
-    assert links == {
+        rows = store.events(columns=("name", "link", "outer"))
+        found = [(store.names[name], *more) for name, *more in zip(*(rows[key].tolist() for key in rows), strict=True)]
+    assert {name: outer for name, _, outer in found if outer} == {
+        "aten::mm": 1, "cast": 1, "mm": 1, "aten::add": 2, "add": 2,
+    }  # fmt: skip
+    assert {name: link for name, link, _ in found if link} == {
         "AscendCL@aclnnMm": 8, "cast": 8, "mm": 8, "Node@launch": 11, "AscendCL@aclnnAdd": 13, "add": 13,
     }  # fmt: skip
 
