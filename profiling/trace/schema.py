@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the tables: a store of another one cannot be read."""
 
-REVISION = 2
+REVISION = 3
 """Of what is made of a file: a store of an older one can be read, but lacks lanes, links or names that an import makes
-today. 2: frames on lanes of their own, links from forward to backward, owners of waits, exact times of day."""
+today. 2: frames on lanes of their own, links from forward to backward, owners of waits, exact times of day. 3: launches
+of Ascend's tasks, copies in profiles of XLA, asynchronous events, memory snapshots without times in their order.
+"""
 
 EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
 """What a writer takes; `ts` in Unix ns, `dur` in ns."""
