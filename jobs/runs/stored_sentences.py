@@ -171,6 +171,10 @@ CAUSES = (
         "%(who)s gave a kernel of the device%(moment)s an index that it refuses: often a token or label beyond the "
         "model's vocabulary, or a position beyond its length"
     ),
+    _(
+        "%(who)s lost its NCCL connection to another rank%(moment)s: a rank died or hangs, or the network between "
+        "nodes broke"
+    ),
     _("%(who)s lost its NCCL connection to another rank%(moment)s: a rank died, or the network between nodes broke"),
     _("%(who)s lost its gloo connection to another rank%(moment)s: a rank died or hangs"),
     _("%(who)s lost a worker process%(moment)s: Ray says that it died"),

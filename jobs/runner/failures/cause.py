@@ -149,7 +149,7 @@ _SYMPTOMS = (
     _symptom(
         LOST_NCCL,
         "cluster",
-        "lost its NCCL connection to another rank{step}: a rank died, or the network between nodes broke",
+        "lost its NCCL connection to another rank{step}: a rank died or hangs, or the network between nodes broke",
         is_of_others=True,
     ),
     _symptom(
