@@ -4,6 +4,10 @@ import re
 from collections.abc import Mapping
 
 _BETWEEN = "-_ /,:·"
+_LONG = 22
+"""Characters; a name with more is cut where there is little room, so that its end would not be read."""
+_SHARED = 8
+"""Characters that are at least left out of a name that not all share."""
 _WORD = re.compile(rf"[{_BETWEEN}]+|(?:\d+(?:\.\d+)?e[-+]\d+|[^{_BETWEEN}])+")  # lr=1e-4 is one word
 
 
@@ -11,7 +15,9 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return run id -> short name. Words that every name begins or ends with go; equal names get their ids.
 
     `qwen-grpo-t05` and `qwen-grpo-t06` become `t05` and `t06`. Where nothing would be left of a name, all keep theirs:
-    a run and its clone are `math` and `math 2`, not `math` and `2`.
+    a run and its clone are `math` and `math 2`, not `math` and `2`. What is long still loses what some of the others
+    begin with, after its first word: `qwen-1.5b-grpo-gsm8k-t05` beside `demo` is `qwen…t05`; and of a sweep the knobs
+    that all name: `lr=1e-6, loss_aggregation=token_mean` is `1e-6, token_mean`.
     """
     words = {run_id: _WORD.findall(name) for run_id, name in names.items()}
     shortest = min((len(parts) for parts in words.values()), default=0)
@@ -28,8 +34,42 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
         run_id: "".join(parts[first : len(parts) - last]).strip(_BETWEEN) or names[run_id]
         for run_id, parts in words.items()
     }
+    short = _without_knobs(short)
+    cut = _without_beginnings(short)
+    counts = list(cut.values())
+    short = {run_id: name if counts.count(name) == 1 else short[run_id] for run_id, name in cut.items()}
     counts = list(short.values())
     return {run_id: name if name and counts.count(name) == 1 else run_id for run_id, name in short.items()}
+
+
+def _without_knobs(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the names without the knobs of `knob=value, …` where all name the same and one is long."""
+    parts = {run_id: [part.partition("=") for part in name.split(", ")] for run_id, name in names.items()}
+    knobs = {tuple(knob for knob, _, _ in told) for told in parts.values()}
+    has_values = all(sign and value for told in parts.values() for _, sign, value in told)
+    if len(names) < 2 or len(knobs) != 1 or not has_values or max(map(len, names.values())) <= _LONG:
+        return dict(names)
+    return {run_id: ", ".join(value for _, _, value in told) for run_id, told in parts.items()}
+
+
+def _without_beginnings(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the names, the long ones with … for what they share with another after their first word."""
+    words = {run_id: _WORD.findall(name) for run_id, name in names.items()}
+    cut = dict(names)
+    for run_id, own in words.items():
+        if len(names[run_id]) <= _LONG:
+            continue
+        shared = max((_num_shared(own, other) for other_id, other in words.items() if other_id != run_id), default=0)
+        rest = "".join(own[shared:]).strip(_BETWEEN)
+        if rest and len("".join(own[1:shared])) >= _SHARED:
+            cut[run_id] = f"{own[0]}…{rest}"
+    return cut
+
+
+def _num_shared(own: list[str], other: list[str]) -> int:
+    """Return how many words both begin with; 0 where one is all of the other's beginning: a run and its clone."""
+    shared = next((i for i, pair in enumerate(zip(own, other, strict=False)) if pair[0] != pair[1]), None)
+    return 0 if shared is None else shared
 
 
 def line_dashes(colors: Mapping[str, int]) -> dict[str, int]:

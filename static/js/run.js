@@ -39,7 +39,7 @@ import { TryIt } from "./run/tryit.js";
 
 const RETRY_MS = 3000;
 const LATER_MS = 1000;
-const KEYED = ["alarm", "good", "change", "capture", "resume", "alert", "note"]; // marks that the legend names where there are any
+const KEYED = ["checkpoint", "alarm", "good", "change", "capture", "resume", "alert", "note"]; // marks that the legend names where there are any
 const ENDED = ["finished", "failed", "stopped"];
 
 const page = jsonOf("run-page");

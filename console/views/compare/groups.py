@@ -11,7 +11,7 @@ from console.compare_numbers import difference_text, gap_text, share_text, value
 from console.labels.catalog import metric_label
 from console.views.compare.conditions import condition_sentence
 from console.views.compare.labels import RANK, VerdictText, headline, said_as
-from console.views.compare.rows import TONES, ComparisonCell, MeasureLine, change_word, measure_line
+from console.views.compare.rows import TONES, ComparisonCell, MeasureLine, change_word, in_parts, measure_line
 from console.views.compare.sides import Sides, group_label
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison
@@ -156,5 +156,4 @@ def _cell(row: GroupRow, cell: GroupCell) -> ComparisonCell:
         word = cell.change.word if cell.contrast.excludes(0) else "not_shown"
         if not is_ratio:
             text = gap_text(cell.change.difference, cell.contrast.half, about.unit)[0]
-    note = ", ".join(part for part in (mean, change_word(word)) if part)
-    return ComparisonCell(text=text, note=note, title=spread, tone=TONES.get(word, ""))
+    return ComparisonCell(text=text, note=in_parts((mean, change_word(word))), title=spread, tone=TONES.get(word, ""))

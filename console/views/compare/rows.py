@@ -155,6 +155,11 @@ class StepBars:
     phases: Sequence[PhaseLine] = ()
 
 
+def in_parts(parts: Iterable[str]) -> str:
+    """Return the parts that are not empty behind each other; a line ends between two of them, not in one."""
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts if part)
+
+
 def change_word(word: str) -> str:
     """Return what a difference is, in a word."""
     words = {
@@ -231,7 +236,7 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Compa
     elif not is_ratio:
         parts.append(value)
     parts.append(change_word(cell.word))
-    return ComparisonCell(text=text, note=", ".join(part for part in parts if part), tone=TONES.get(cell.word, ""))
+    return ComparisonCell(text=text, note=in_parts(parts), tone=TONES.get(cell.word, ""))
 
 
 def statistic_heads(at: int | None) -> list[str]:
@@ -317,7 +322,7 @@ def _group_lines(
             parts = [f"{low} – {high}"] if value.n > 1 else []
             if change:
                 parts.append(f"{difference_text(change.difference, about.unit)} {change_word(change.word)}")
-            note = ", ".join(parts)
+            note = in_parts(parts)
             tone = TONES.get(change.word, "") if change else ""
             lines[i].cells.append(
                 ComparisonCell(text=value_text(value.mean, about.unit), note=note, title=title, tone=tone)

@@ -7,6 +7,7 @@ import * as numbers from "./numbers.js";
  * @typedef {object} Axis
  * @property {number} smallest zoom
  * @property {boolean} [isClock] x is Unix time in seconds
+ * @property {number[]} [apart] how far from each other numbers may stand, where not at round decimal ones
  * @property {((x: number) => string) | null} tick null: as the chart library writes numbers
  * @property {(x: number) => string} word what stands under the crosshair
  * @property {(runs: string) => string} missing what is said of runs that have not measured it
@@ -52,10 +53,16 @@ const clock = {
   missing: (runs) => fill(gettext("No moments of steps were recorded by %(runs)s."), { runs }),
 };
 
+const SHORT_STRETCHES = [-2, -1, 0].flatMap((power) => [1, 2, 5].map((factor) => factor * 10 ** power));
+const LONG_STRETCHES = [10, 20, 30, 60, 120, 300, 600, 1200, 1800].concat(
+  [1, 2, 4, 6, 12, 24, 48, 120, 240, 600, 1200, 2400].map((hours) => 3600 * hours),
+);
+
 /** @type {Axis} */
 const training = {
   smallest: 0.1,
-  tick: (x) => (x === 0 ? "0" : numbers.duration(x)),
+  apart: [...SHORT_STRETCHES, ...LONG_STRETCHES],
+  tick: (x) => (x === 0 ? "0" : x < 1 || !Number.isInteger(x) ? numbers.duration(x) : numbers.exactly(x)),
   word: numbers.duration,
   missing: (runs) => fill(gettext("No step times were recorded by %(runs)s."), { runs }),
 };

@@ -173,7 +173,7 @@ export class Chart {
    */
   #options(shown, width, height) {
     const { plot, view } = this;
-    const { tick, isClock = false } = this.axis;
+    const { tick, apart, isClock = false } = this.axis;
     const axis = {
       stroke: () => color("--text-3"),
       font: AXIS_FONT,
@@ -210,6 +210,7 @@ export class Chart {
           size: 20,
           gap: 2,
           space: isClock ? 80 : 64,
+          incrs: apart,
           values: isClock
             ? (u, splits, _at, _space, step) =>
                 splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step)))
@@ -223,7 +224,7 @@ export class Chart {
           gap: 4,
           space: 26,
           incrs: plot.unit === "bytes" ? BINARY : undefined,
-          values: (u, splits) => (u.data[0].length ? splits.map((value) => numbers.tick(value, plot.unit)) : []),
+          values: (u, splits) => (u.data[0].length ? numbers.ticks(splits, plot.unit) : []),
         },
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line, shown.drawn.length > MANY_LINES ? THIN : WIDTH))],
@@ -232,7 +233,10 @@ export class Chart {
           (u) => onPick(u, (x) => view.onPick?.({ x, axis: this.axisName, chart: this })),
           (u) => view.onAxis && onAxis(u, (x) => view.onAxis?.({ x, axis: this.axisName })),
         ],
-        drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],
+        drawClear: [
+          (u) => view.name("band", drawBand(u, plot.band)),
+          (u) => view.name("limit", drawLimits(u, plot.limits ?? [])),
+        ],
         drawAxes: [(u) => drawEnvelopes(u, this.shown?.envelopes ?? shown.envelopes)],
         draw: [(u) => this.#drawAround(u, this.shown ?? shown)],
         setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => tellMarks(u, this.marks)],
@@ -244,8 +248,8 @@ export class Chart {
   /** Draw what stands on the lines and at the edges. */
   #drawAround(/** @type {uPlot} */ u, /** @type {Shown} */ shown) {
     drawMarks(u, this.marks);
-    if (!this.plot.stacked) drawGaps(u, shown);
-    drawOdd(u, shown.odd);
+    if (!this.plot.stacked) this.view.name("gap", drawGaps(u, shown));
+    this.view.name("odd", drawOdd(u, shown.odd));
     if (this.view.leavesOut && !this.plot.stacked)
       drawClipped(u, clippedBy(shown, { x: u.scales.x, y: u.scales.y }, this.hidden));
   }

@@ -12,9 +12,10 @@ import { wordsOf } from "./outliers.js";
  *
  * @param {uPlot} u
  * @param {Plot["band"]} band
+ * @returns {boolean} whether there is one in sight, as all of these functions that the legend has a word for
  */
 export function drawBand(u, band) {
-  if (!band) return;
+  if (!band) return false;
   const { ctx } = u;
   const { left, top, width, height } = u.bbox;
   const inside = (/** @type {number} */ y) => Math.min(Math.max(y, top), top + height);
@@ -33,6 +34,7 @@ export function drawBand(u, band) {
     ctx.stroke();
   }
   ctx.restore();
+  return low > high;
 }
 
 /**
@@ -40,8 +42,10 @@ export function drawBand(u, band) {
  *
  * @param {uPlot} u
  * @param {NonNullable<Plot["limits"]>} limits
+ * @returns {boolean}
  */
 export function drawLimits(u, limits) {
+  let isDrawn = false;
   for (const { value, label } of limits) {
     const { ctx } = u;
     const ratio = devicePixelRatio;
@@ -61,7 +65,9 @@ export function drawLimits(u, limits) {
     ctx.textBaseline = y - top > 14 * ratio ? "bottom" : "top";
     ctx.fillText(label, left + width - 3 * ratio, y + (ctx.textBaseline === "bottom" ? -2 : 3) * ratio);
     ctx.restore();
+    isDrawn = true;
   }
+  return isDrawn;
 }
 
 /**
@@ -161,8 +167,10 @@ export function drawMarks(u, marks) {
  *
  * @param {uPlot} u
  * @param {Shown["odd"]} odd
+ * @returns {boolean}
  */
 export function drawOdd(u, odd) {
+  let isDrawn = false;
   const { ctx } = u;
   const ratio = devicePixelRatio;
   const { left, top, width, height } = u.bbox;
@@ -180,8 +188,10 @@ export function drawOdd(u, odd) {
     ctx.moveTo(at - arm, y + arm);
     ctx.lineTo(at + arm, y - arm);
     ctx.stroke();
+    isDrawn = true;
   }
   ctx.restore();
+  return isDrawn;
 }
 
 /**
@@ -189,8 +199,10 @@ export function drawOdd(u, odd) {
  *
  * @param {uPlot} u
  * @param {Shown} shown
+ * @returns {boolean}
  */
 export function drawGaps(u, { lines }) {
+  let isDrawn = false;
   const { ctx, bbox } = u;
   const ratio = devicePixelRatio;
   const bottom = bbox.top + bbox.height - 1.5 * ratio;
@@ -208,9 +220,11 @@ export function drawGaps(u, { lines }) {
       ctx.moveTo(left, bottom);
       ctx.lineTo(right, bottom);
       ctx.stroke();
+      isDrawn = true;
     }
   }
   ctx.restore();
+  return isDrawn;
 }
 
 /**

@@ -50,6 +50,15 @@ export function duration(/** @type {number} */ seconds) {
   return `${grouped(Math.floor(minutes / 60), 0)} h ${minutes % 60} min`;
 }
 
+/** Return whole seconds without rounding, for places on an axis: 90 s, 2 min 30 s, 1 h 5 min. */
+export function exactly(/** @type {number} */ seconds) {
+  if (seconds < 120) return `${seconds} s`;
+  const [hours, minutes, rest] = [seconds / 3600, (seconds % 3600) / 60, seconds % 60].map(Math.floor);
+  return [hours && `${grouped(hours, 0)} h`, minutes && `${minutes} min`, rest && `${rest} s`]
+    .filter(Boolean)
+    .join(" ");
+}
+
 /** Return seconds as seconds up to a thousand, for columns that are compared: 0.45 s, 22.5 s, 227 s. */
 export function seconds(/** @type {number} */ value) {
   return value >= 100 && value < 1000 ? `${grouped(value, 0)} s` : duration(value);
@@ -90,19 +99,27 @@ export function unitOf(/** @type {string} */ name) {
 /** Return true if `metric` writes the unit into every number, so that a title need not. */
 export const isInNumbers = (/** @type {string} */ unit) => ["share", "%", "bytes", "s", "tok/s"].includes(unit);
 
-/** Return the label of a tick on a y axis, short. */
-export function tick(/** @type {number | null} */ value, /** @type {string} */ unit) {
-  if (value === null) return "";
-  if (unit === "share") return `${trim(value * 100)}%`;
-  if (unit === "%") return `${trim(value)}%`;
-  if (unit === "s") return value !== 0 && Math.abs(value) < 0.01 ? `${trim(value * 1e3)} ms` : `${trim(value)} s`;
-  if (unit === "bytes") return bytes(value).replace(/\.0(?= )/, "");
-  return Math.abs(value) >= 1e4 ? short(value).replace(".0", "") : trim(value);
+/** Return the labels of the ticks of a y axis: as short as tells them apart. */
+export function ticks(/** @type {(number | null)[]} */ values, /** @type {string} */ unit) {
+  const short = values.map((value) => tick(value, unit));
+  const said = short.filter(Boolean);
+  return new Set(said).size === said.length ? short : values.map((value) => tick(value, unit, 6));
 }
 
-function trim(/** @type {number} */ value) {
+/** Return the label of a tick on a y axis, short; of a number below a thousandth with so many digits. */
+export function tick(/** @type {number | null} */ value, /** @type {string} */ unit, digits = 2) {
+  if (value === null) return "";
+  if (unit === "share") return `${trim(value * 100, digits)}%`;
+  if (unit === "%") return `${trim(value, digits)}%`;
+  if (unit === "s")
+    return value !== 0 && Math.abs(value) < 0.01 ? `${trim(value * 1e3, digits)} ms` : `${trim(value, digits)} s`;
+  if (unit === "bytes") return bytes(value).replace(/\.0(?= )/, "");
+  return Math.abs(value) >= 1e4 && digits < 3 ? short(value).replace(".0", "") : trim(value, digits);
+}
+
+function trim(/** @type {number} */ value, /** @type {number} */ digits) {
   if (value === 0) return "0";
-  if (Math.abs(value) < 1e-3) return minus(Number(value.toPrecision(2)).toExponential());
+  if (Math.abs(value) < 1e-3) return minus(Number(value.toPrecision(digits)).toExponential());
   return minus(String(Number(value.toPrecision(6))));
 }
 

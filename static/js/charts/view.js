@@ -37,6 +37,8 @@ export class ChartView {
     this.marks = [];
     /** @type {Set<Chart>} */
     this.charts = new Set();
+    /** @type {Set<string>} */
+    this.named = new Set(); // what the legend names
     this.sync = uPlot.sync("run");
     /** @type {(zoom: Zoom | null) => void} */
     this.onZoom = () => {};
@@ -65,6 +67,13 @@ export class ChartView {
     this.missing = text;
     this.redraw();
     for (const note of document.querySelectorAll("[data-axis-note]")) note.textContent = text;
+  }
+
+  /** Let the legends of the page name a kind of thing from when a chart first shows one; its words stay. */
+  name(/** @type {string} */ kind, /** @type {boolean} */ isShown) {
+    if (!isShown || this.named.has(kind)) return;
+    this.named.add(kind);
+    for (const key of document.querySelectorAll(`[data-${kind}-key]`)) key.hidden = false;
   }
 
   /** A zoom shows at least one step, or a tenth of a second. */

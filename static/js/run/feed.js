@@ -28,6 +28,12 @@ export class Feed {
     this.socket = null;
     this.retryTimer = 0;
     this.retryMs = FIRST_RETRY_MS;
+    /** @type {() => void} */
+    this.isKnown = () => {};
+    /** Settles when the store knows which metrics exist. */
+    this.known = new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
+      this.isKnown = resolve;
+    });
     /** @type {(error: unknown) => void} */
     this.onProblem = () => {};
     /** @type {(header: any) => void} */
@@ -43,6 +49,7 @@ export class Feed {
   async start() {
     const { through_seq: newest, metrics } = await get(`${this.page.api}/metrics`);
     for (const known of metrics) this.store.know(known);
+    this.isKnown();
     this.#follow(newest);
   }
 

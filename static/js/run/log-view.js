@@ -26,9 +26,10 @@ export class LogView {
     this.hit = "";
     this.hasSource = true;
     this.hasAttempt = false;
+    this.isKept = false; // at its end, whatever becomes of its height
     this.rows = new Map();
     node.addEventListener("scroll", () => this.#scrolled(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(node);
+    new ResizeObserver(() => (this.isKept ? this.toEnd() : this.draw())).observe(node);
   }
 
   get isAtEnd() {

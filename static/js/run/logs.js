@@ -304,6 +304,7 @@ export class LogTab {
 
   #follow(isFollowing, { isQuiet = false } = {}) {
     this.isFollowing = isFollowing;
+    this.view.isKept = isFollowing;
     button("follow").setAttribute("aria-pressed", String(isFollowing));
     if (!isFollowing || isQuiet) return;
     this.query.set("line", "");

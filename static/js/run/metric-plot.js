@@ -5,7 +5,28 @@ import { fill, gettext } from "../format.js";
 
 /** Return label, unit and definition of a metric; one that nobody has described describes itself. */
 export const metricInfo = (page, name) =>
-  page.metrics[name] ?? { label: name, unit: numbers.unitOf(name), unit_text: "", definition: "" };
+  page.metrics[name] ?? {
+    label: ofDevice(name) || name,
+    unit: numbers.unitOf(name),
+    unit_text: unitText(name),
+    definition: "",
+  };
+
+/** Return what a reading of one device is called, `gpu3_busy_percent`; "" for any other name. */
+function ofDevice(/** @type {string} */ name) {
+  const [, index, what] = /^gpu(\d+)_(\w+)$/.exec(name) ?? [];
+  const words = {
+    busy_percent: gettext("Device %(index)s, utilization"),
+    memory_used_bytes: gettext("Device %(index)s, memory used"),
+    memory_total_bytes: gettext("Device %(index)s, memory"),
+    power_watts: gettext("Device %(index)s, power"),
+    temperature_celsius: gettext("Device %(index)s, temperature"),
+  };
+  return fill(words[what] ?? "", { index });
+}
+
+const unitText = (/** @type {string} */ name) =>
+  name.endsWith("_watts") ? "W" : name.endsWith("_celsius") ? "°C" : "";
 
 /**
  * Put title and hint of a metric into a card, or into the dialog of a large chart.

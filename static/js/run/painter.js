@@ -196,8 +196,7 @@ export class PhasePainter extends Painter {
 }
 
 function axisText(/** @type {number} */ at, /** @type {number} */ step) {
-  if (step >= 60) return at === 0 ? "0" : numbers.duration(at);
-  if (step >= 1) return `${Math.round(at)} s`;
+  if (step >= 1) return step >= 60 && at === 0 ? "0" : numbers.exactly(Math.round(at));
   if (step >= 1e-3) return `${at.toFixed(Math.min(3, Math.ceil(-Math.log10(step))))} s`;
   return numbers.duration(at);
 }

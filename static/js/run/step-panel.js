@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf } from "../format.js";
+import { metricInfo } from "./metric-plot.js";
 import { mark, oneLine, reward } from "./sample.js";
 import { linesOf, logWindow, nearestOf, phasesOf, statesOf, whenWas } from "./step-facts.js";
 
@@ -224,11 +225,12 @@ export class StepPanel {
     const { states, times } = when ? await this.#states(when, signal) : { states: [], times: [] };
     if (!states.length) return [nothing(gettext("No reading of the machines of this step."))];
     const rows = states.map(({ name, mean, most, lanes, sign }) => {
-      const { label, unit } = this.page.metrics[name] ?? { label: name, unit: numbers.unitOf(name) };
+      const { label, unit, unit_text: word } = metricInfo(this.page, name);
+      const shown = numbers.isInNumbers(unit) || !word ? label : `${label}, ${word}`;
       return el(
         "tr",
         {},
-        el("td", { title: name }, label, lanes > 1 ? el("span", { class: "faint" }, ` × ${lanes}`) : null),
+        el("td", { title: name }, shown, lanes > 1 ? el("span", { class: "faint" }, ` × ${lanes}`) : null),
         el("td", { class: "num" }, sign + numbers.metric(mean, unit)),
         el("td", { class: "num" }, sign + numbers.metric(most, unit)),
       );
@@ -250,6 +252,7 @@ export class StepPanel {
       });
       return names.length ? (await get(`${this.page.api}/series?${query}`, { signal })).series : [];
     };
+    await this.feed.known;
     const known = [...this.store.names.values()].filter(({ kind }) => kind === "system").map(({ name }) => name);
     const names = known.slice(0, MOST_READINGS);
     const own = statesOf(await read(names, 0, READING_POINTS));

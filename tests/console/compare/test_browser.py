@@ -294,10 +294,17 @@ def test_the_report_opens_without_network(page: Page, live_console: LiveConsole,
 def test_the_table_is_scrolled_with_keys(page: Page, live_console: LiveConsole) -> None:
     if not AXE.is_file():
         pytest.skip("axe-core is missing: make install-dev, with npm")
-    runs = [start(live_console, name, steps=8, color=2).run for name in ("grpo-a", "grpo-b")]
+    rates = {"grpo-a": 1e-5, "grpo-b": 1e-5, "grpo-c": 3e-6, "grpo-d": 3e-6}
+    runs = [
+        start(live_console, name, steps=8, color=2, **{"optimizer.learning_rate": rate}).run.pk
+        for name, rate in rates.items()
+    ]
     page.set_viewport_size({"width": 1000, "height": 500})
-    page.goto(f"{live_console.url}/compare?runs={runs[0].pk},{runs[1].pk}&tab=table")
+    page.goto(f"{live_console.url}/compare?runs={','.join(runs)}&group=optimizer.learning_rate&tab=table")
     until(page, READY)
+    notes = "[...document.querySelectorAll('.cmp-table td small')].filter((note) => note.textContent.includes('–'))"
+    assert page.evaluate(f"{notes}.length") > 6
+    assert page.evaluate(f"{notes}.filter((note) => note.scrollWidth > note.clientWidth).length") == 0
 
     page.evaluate(AXE.read_text())
 

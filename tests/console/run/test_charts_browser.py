@@ -37,6 +37,8 @@ def test_cards_are_only_near_the_screen_and_found_sorted_and_pinned(page: Page, 
     until(page, DRAWN, ["grad/layer_000", 1])
     assert len(asked) == 1, "one request has all that came into sight"
     assert 10 < page.locator("[data-metric]").count() < 60
+    keys = {kind: page.locator(f'[data-panel="charts"] [data-{kind}-key]') for kind in ("odd", "gap", "checkpoint")}
+    assert not any(key.is_visible() for key in keys.values()), "the legend names what there is"
     height = page.evaluate("document.documentElement.scrollHeight")
     assert height > LAYERS / 4 * 180, "sections keep the height of all their cards"
 
@@ -98,6 +100,8 @@ def test_a_chart_over_tokens_marks_what_it_leaves_out_and_says_what_was_not_reco
     assert shown[2][4] == pytest.approx(sum(loss[step] for step in range(1, 6)) / 5)
     assert page.evaluate(f"{chart}.uplot.scales.y.max") < 2
     assert page.evaluate(f"{chart}.shown.odd.map(([x]) => x)") == [4000]
+    expect(page.locator('[data-panel="charts"] [data-odd-key]')).to_be_visible()
+    expect(page.locator('[data-panel="charts"] [data-gap-key]')).to_be_visible()
     page.locator('[data-metric="loss"]').focus()
     page.keyboard.press("f")
     with page.expect_download() as saved:
@@ -119,7 +123,8 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     reporter = Reporter(console=live_console, run=run)
     reporter.steps(8, at_once=4)
     readings = [reporter.clock - 9 * NS, reporter.clock + 2 * NS]  # none while a step went on
-    reporter.post([events.system({"cpu_percent": 40.0}, attempt=1, role="runner", t=t) for t in readings])
+    told = {"cpu_percent": 40.0, "gpu0_power_watts": 300.0}
+    reporter.post([events.system(told, attempt=1, role="runner", t=t) for t in readings])
     open_run(page, live_console, run, "charts")
     until(page, DRAWN, ["reward/mean", 8])
     before = page.evaluate("location.href")
@@ -145,6 +150,7 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     expect(page).to_have_url(before)
     page.goto(f"{before}?point=3")
     expect(page.get_by_role("complementary", name="Step 3")).to_contain_text("Step 3: what is")
+    expect(page.locator('[data-step-part="nodes"]')).to_contain_text("Device 0, power, W")
     page.get_by_role("button", name="Close", exact=True).click()
     expect(page.locator("[data-step-panel]")).to_be_hidden()
     expect(page).to_have_url(before)

@@ -285,7 +285,8 @@ def test_the_address_of_the_logs_shows_the_first_error_and_the_kinds_of_lines(
     reporter = start(live_console, steps=1)
     lines = ["WARNING: the tokenizer has no padding token", "ValueError: the reward of sample 3 is missing"]
     failed = events.log(lines, attempt=1, role="policy", rank=1, stream="stderr", step=1)
-    reporter.post([events.log(["rank 0 waits"], attempt=1, role="policy", rank=0), failed])
+    long = events.log([f"hay {i}" for i in range(80)], attempt=1, role="driver")
+    reporter.post([long, events.log(["rank 0 waits"], attempt=1, role="policy", rank=0), failed])
     cause = {"side": "trainer", "role": "policy", "rank": 1, "step": 1, "text": "It failed."}
     reporter.terminal_event("failed", cause=cause)
 
@@ -294,6 +295,12 @@ def test_the_address_of_the_logs_shows_the_first_error_and_the_kinds_of_lines(
     findings = page.locator("#log-findings")
     expect(findings).to_contain_text("the reward of sample 3 is missing")
     expect(findings).to_contain_text("the tokenizer has no padding token")
+    expect(page.locator('[data-log="follow"]')).to_have_attribute("aria-pressed", "true")
+    until(
+        page,
+        "(({ scrollTop: top, clientHeight: seen, scrollHeight: all }) => all > seen && top + seen > all - 2)"
+        "(document.querySelector('[data-log-view]'))",
+    )  # the findings took its height, not its newest lines
     page.locator("[data-log-stream]").select_option("policy, all ranks")
     shown = page.locator(".run-log-line")
     expect(shown).to_have_count(4)

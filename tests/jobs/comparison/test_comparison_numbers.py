@@ -186,6 +186,18 @@ def test_short_names_leave_out_what_all_share() -> None:
         "r-1": "GRPO on words",
         "r-2": "GRPO on words, lr 1e-4",
     }
+    some = {"r-1": "qwen2.5-1.5b-grpo-gsm8k-t05", "r-2": "qwen2.5-1.5b-grpo-gsm8k-t06", "r-3": "demo"}
+    assert short_names(some) == {"r-1": "qwen2.5…t05", "r-2": "qwen2.5…t06", "r-3": "demo"}
+    assert short_names(some | {"r-4": "llama-3.1-8b-grpo-t05", "r-5": "llama-3.1-8b-grpo-t06 with a long name"}) == {
+        "r-1": "qwen2.5…t05",
+        "r-2": "qwen2.5…t06",
+        "r-3": "demo",
+        "r-4": "llama-3.1-8b-grpo-t05",
+        "r-5": "llama…t06 with a long name",
+    }
+    assert short_names({"r-1": some["r-1"], "r-2": some["r-1"] + "-2", "r-3": "demo"})["r-2"] == some["r-1"] + "-2"
+    sweep = {f"r-{lr}-{how}": f"sweep · lr={lr}, loss_aggregation={how}" for lr in ("1e-6", "3e-6") for how in "ab"}
+    assert list(short_names(sweep).values()) == ["1e-6, a", "1e-6, b", "3e-6, a", "3e-6, b"]
     assert short_names({"r-1": "alone here"}) == {"r-1": "alone here"}
     assert short_names({"r-1": "", "r-2": "--"}) == {"r-1": "r-1", "r-2": "--"}
 

@@ -53,4 +53,16 @@ test("ticks are short", () => {
   assert.equal(numbers.tick(20_000, ""), "20k");
   assert.equal(numbers.tick(0.1 + 0.2, ""), "0.3");
   assert.equal(numbers.tick(null, ""), "");
+  assert.deepEqual(numbers.ticks([9.5e-7, 1e-6, 1.05e-6], ""), ["9.5e−7", "1e−6", "1.05e−6"]);
+  assert.deepEqual(numbers.ticks([10_000, 10_010, null], ""), ["10000", "10010", ""]);
+});
+
+test("places on an axis of time are not rounded", () => {
+  assert.deepEqual([90, 150, 500, 3600, 5750].map(numbers.exactly), [
+    "90 s",
+    "2 min 30 s",
+    "8 min 20 s",
+    "1 h",
+    "1 h 35 min 50 s",
+  ]);
 });
