@@ -61,10 +61,21 @@ def module_links(script: str) -> SafeString:
 @register.simple_tag
 def state_badge(state: str, is_lost_contact: bool = False) -> SafeString:
     """Draw the badge of a run's state: icon, word and tint."""
-    shown = "lost" if is_lost_contact and state in ("starting", "running", "stopping") else state
+    shown = _shown_state(state, is_lost_contact)
     word = STATE_WORDS.get(shown, shown)
     mark = icon(STATE_ICONS.get(shown, "help-circle"))
     return format_html('<span class="state" data-state="{}">{}{}</span>', shown, mark, word)
+
+
+@register.filter
+def state_word(state: str, is_lost_contact: bool = False) -> str:
+    """Return the word of a run's state alone, for a page that fetches no icon."""
+    shown = _shown_state(state, is_lost_contact)
+    return str(STATE_WORDS.get(shown, shown))
+
+
+def _shown_state(state: str, is_lost_contact: bool) -> str:
+    return "lost" if is_lost_contact and state in ("starting", "running", "stopping") else state
 
 
 @register.simple_tag

@@ -63,7 +63,8 @@ class _Scale:
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
         first = math.ceil(self.low / step)
-        return [round(step * i, 12) for i in range(first, math.floor(self.high / step) + 1)]
+        digits = 1 - math.floor(math.log10(step))
+        return [round(step * i, digits) for i in range(first, math.floor(self.high / step) + 1)]
 
 
 def _joined(parts: Iterable[SafeString]) -> SafeString:

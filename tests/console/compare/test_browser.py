@@ -283,6 +283,8 @@ def test_the_report_opens_without_network(page: Page, live_console: LiveConsole,
     box = page.locator('svg[aria-label="Reward"] .line').first.bounding_box()
     assert box is not None
     assert box["width"] > 100
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert asked == [file.as_uri()]
     if AXE.is_file():
         page.evaluate(AXE.read_text())

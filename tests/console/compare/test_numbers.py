@@ -57,3 +57,9 @@ def test_a_chart_keeps_gaps_and_spikes() -> None:
     heights = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", way)]
     assert min(heights) == heights[1] < 25  # the spike is at the top
     assert line_chart([SvgLine(label="a", color="#000", x=y, y=y * np.nan)], label="Reward", unit="") == ""
+    tiny = str(
+        line_chart(
+            [SvgLine(label="a", color="#000", x=np.arange(3.0), y=np.array([1e-14, 3e-14, 2e-14]))], label="", unit=""
+        )
+    )
+    assert len(set(re.findall(r'class="grid" d="([^"]*)"', tiny))) >= 4  # each number of the axis at its place
