@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy, pgettext
 from console.guide.parts import KnobLink
 from console.labels import catalog, numbers
 from console.static_files import modules_of
+from console.time_zone import time_zone
 
 register = template.Library()
 for number in (numbers.grouped, numbers.figure, numbers.duration, numbers.clock, numbers.interval, numbers.size):
@@ -86,15 +87,19 @@ def knob_link(knob: KnobLink) -> SafeString:
     return format_html('<a href="{}" title="{}">{}</a>', reverse("guide-knob", args=[knob.id]), knob.id, knob.label)
 
 
-@register.simple_tag
-def when(moment: datetime | str | None) -> SafeString:
-    """Write a moment (or its ISO 8601 text): the time today, the weekday in a week, else the date; all on hover."""
+@register.simple_tag(takes_context=True)
+def when(context: template.Context, moment: datetime | str | None) -> SafeString:
+    """Write a moment (or its ISO 8601 text): the time today, the weekday in a week, else the date; all on hover.
+
+    It is told in the reader's time zone, as scripts tell theirs.
+    """
     if not moment:
         return format_html("{}", "—")
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
-    local = timezone.localtime(moment)
-    days = (timezone.localdate() - local.date()).days
+    zone = time_zone(context.get("request"))
+    local = moment.astimezone(zone)
+    days = (timezone.now().astimezone(zone).date() - local.date()).days
     if days == 0:
         text = f"{local:%H:%M}"
     elif 0 < days < 7:

@@ -40,7 +40,7 @@ class LinePattern:
         try:
             self.in_text("")
         except duckdb.Error as error:
-            reason = str(error).partition(": ")[2].splitlines()[0]
+            reason = str(error).partition(": ")[2].splitlines()[0].removesuffix(f": {self._expression}")
             raise PatternInvalid(
                 _("“%(text)s” is no regular expression: %(reason)s.") % {"text": text, "reason": reason}
             ) from error

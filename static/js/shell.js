@@ -15,6 +15,10 @@ function keep(name, value) {
   document.cookie = `${name}=${value}; path=/; max-age=31536000; SameSite=Lax${secure}`;
 }
 
+// Pages tell times in the zone of whoever reads them: the server's parts from the next page on.
+const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+if (timeZone && !document.cookie.split("; ").includes(`pitwall_zone=${timeZone}`)) keep("pitwall_zone", timeZone);
+
 function switchTheme() {
   const theme = root.dataset.bsTheme === "dark" ? "light" : "dark";
   root.dataset.bsTheme = theme;

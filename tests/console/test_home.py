@@ -7,8 +7,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from console.time_zone import COOKIE
 from jobs.models import Attempt, Project, Run
-from tests.rows import make_project, make_run, make_user
+from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +45,17 @@ def test_the_button_queues_the_demo_once_however_often_it_is_pressed(editor: Cli
     assert run.project == project
     assert run.spec["algorithm"] == "grpo"
     assert run.spec["model"] == {"kind": "bundled", "id": "tiny-word-problems", "revision": ""}
+
+
+@pytest.mark.parametrize(
+    ("zone", "told"),
+    [("Asia/Kolkata", "17:30:00 IST"), *((zone, "12:00:00 UTC") for zone in ("", "No/Where", "Asia", "../../passwd"))],
+)
+def test_times_are_those_of_the_reader_s_clock(editor: Client, project: Project, zone: str, told: str) -> None:
+    make_run(project, now=NOW)
+    editor.cookies[COOKIE] = zone
+
+    assert f'title="2026-11-20 {told}"' in home(editor)
 
 
 def test_a_viewer_may_look_but_not_launch(client: Client, project: Project) -> None:

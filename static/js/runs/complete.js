@@ -102,6 +102,10 @@ function onKey(/** @type {KeyboardEvent} */ event) {
   if (event.isComposing) return;
   if (list.hidden) {
     if (event.key === "ArrowDown") ask(true);
+    if (event.key !== "Escape") return;
+    event.preventDefault(); // browsers would take the filter away
+    event.stopPropagation();
+    input.blur();
     return;
   }
   const n = found.suggestions.length;

@@ -36,6 +36,10 @@ def test_a_filter_is_completed_and_all_that_match_are_changed(page: Page, live_c
     page.get_by_role("option", name="failed").click()
     expect(page.locator("#q")).to_have_value("state:failed ")
     expect(page.locator(".results-foot")).to_contain_text("1–50 of 60 runs")
+    page.keyboard.press("Escape")  # leaves the line, as it stands
+    page.keyboard.press("j")
+    expect(page.locator("tr.is-current")).to_have_count(1)
+    expect(page.locator("#q")).to_have_value("state:failed ")
 
     page.locator("[data-select-all]").check()
     page.get_by_role("button", name="Select all that match").click()
