@@ -186,7 +186,7 @@ def _share_text(one: KnobImportance) -> str:
         return text % {"n": one.num_runs, "needed": one.needed}
     if one.share is None or one.chance is None:
         return _("The runs that have a value have one value of it.") if one.num_runs else _("No run has a value yet.")
-    words = {"share": f"{one.share:.0%}", "chance": f"{one.chance:.0%}"}
+    words = {"share": f"{100 * one.share:.0f} %", "chance": f"{100 * one.chance:.0f} %"}
     if not one.is_shown:
         return _("No effect shown: %(share)s, where chance reaches %(chance)s.") % words
     text = _("Explains %(share)s of the order of the runs; chance reaches %(chance)s.") % words

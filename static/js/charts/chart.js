@@ -258,7 +258,8 @@ export class Chart {
   #series(/** @type {DrawnLine} */ line, /** @type {number} */ usual) {
     const stroke = () => color(line.color);
     const shared = { label: line.label, show: !this.hidden.has(line.id), points: { show: false } };
-    if (line.look === "area") return { ...shared, spanGaps: true, width: 0, stroke, fill: stroke };
+    const holes = (/** @type {uPlot} */ u, /** @type {number} */ at) => this.#holes(u, at); // and no others: of phases some steps have none
+    if (line.look === "area") return { ...shared, gaps: holes, width: 0, stroke, fill: stroke };
     if (line.look === "points") {
       return {
         ...shared,

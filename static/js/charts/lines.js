@@ -125,9 +125,10 @@ function historyOf(attempts, store, { smoothing, zoom }) {
   }));
   const { clean, dead } = (store.branches ?? EVERYTHING).split(parts);
   /** @type {Column} */
-  const column = { x: [], y: [], smooth: [], breaks: [], n: 0, of: 0, latest: null };
+  const column = { x: [], y: [], smooth: [], breaks: [], joins: [], n: 0, of: 0, latest: null };
   for (const { series: part, count, isCut } of clean) {
     const begin = column.x.length;
+    if (begin && count) column.joins?.push(begin);
     if (!begin && count === part.x.length) {
       const { x, y, smooth, low, high, odd } = part;
       Object.assign(column, { x, y, smooth, low, high, odd });
@@ -170,8 +171,14 @@ function placeAll(/** @type {DrawnLine[]} */ lines, /** @type {Store} */ store, 
     const { attempt = null } = line;
     if (!known.has(attempt)) known.set(attempt, store.placesOf?.(axis, attempt) ?? null);
     const place = known.get(attempt);
-    if (place) line.column = placed(line.column, place);
+    if (place) line.column = placed(axis === "time" ? paused(line.column) : line.column, place);
   }
+}
+
+/** Return a column of the clock: nothing ran between two attempts, so that no line leads from one to the next. */
+function paused(/** @type {Column} */ column) {
+  const breaks = new Set([...column.breaks, ...(column.joins ?? [])]);
+  return { ...column, breaks: [...breaks].sort((a, b) => a - b) };
 }
 
 /**

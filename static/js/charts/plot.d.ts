@@ -89,6 +89,7 @@ export interface Column extends Partial<Extremes> {
   y: (number | null)[];
   smooth: (number | null)[];
   breaks: number[]; // places before which there is a hole
+  joins?: number[]; // places before which another attempt goes on
   n: number;
   of: number;
   latest: number | null;

@@ -3,6 +3,7 @@
 /** @import { Envelope } from "./plot" */
 
 const SPIKE = 4; // times as far from the line as is usual, a column stands out
+const BESIDE = 4; // columns on each side that it is held against
 const GHOST = 0.26; // opacity of one line's envelope
 const FAINTEST = 0.07; // of one of many
 const ALONE = 4; // so many lines have it in full
@@ -60,7 +61,8 @@ export const isWide = (/** @type {{ low: (number | null)[], high: (number | null
   low.filter((least, i) => least !== high[i]).length * 2 > low.length;
 
 /**
- * Return the places of the columns that reach much further from the line than is usual: these are drawn strongly.
+ * Return the places of the columns that reach much further from the line than is usual, and from the columns beside them: these
+ * are drawn strongly. A smoothed line that still holds a spike is far from what came after it, which is none.
  *
  * @param {{ line: (number | null)[], low: (number | null)[], high: (number | null)[] }} columns
  */
@@ -71,7 +73,22 @@ export function spikes({ line, low, high }) {
   });
   const sorted = Float64Array.from(reach.filter((_far, i) => low[i] !== null)).sort(); // as numbers, and quicker so
   const usual = sorted[sorted.length >> 1] ?? 0;
-  return reach.flatMap((far, i) => (far > SPIKE * usual && far > 0 ? [i] : []));
+  const isOut = (/** @type {number} */ i) => {
+    const about = middle(low, high, i);
+    return Math.max((high[i] ?? about) - about, about - (low[i] ?? about)) > SPIKE * usual;
+  };
+  return reach.flatMap((far, i) => (far > SPIKE * usual && far > 0 && isOut(i) ? [i] : []));
+}
+
+/** Return the median of what the columns around one hold, itself among them. */
+function middle(/** @type {(number | null)[]} */ low, /** @type {(number | null)[]} */ high, /** @type {number} */ at) {
+  /** @type {number[]} */
+  const held = [];
+  for (let i = Math.max(0, at - BESIDE); i <= at + BESIDE && i < low.length; i += 1) {
+    const [least, most] = [low[i], high[i]];
+    if (least !== null && most !== null) held.push((least + most) / 2);
+  }
+  return held.sort((a, b) => a - b)[held.length >> 1] ?? 0;
 }
 
 /**

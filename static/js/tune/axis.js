@@ -64,6 +64,8 @@ export class Axis {
   }
 }
 
+const WRITTEN = [4, 6]; // digits of a number on the page, and in its address: an end is one of these
+
 /** The ranges that were brushed, by column: a run is in if it lies in all of them. */
 export class Brush {
   /** @type {Map<string, Range>} */
@@ -79,7 +81,8 @@ export class Brush {
   holds(/** @type {SweepRun} */ run, /** @type {Map<string, Axis>} */ axes) {
     for (const [id, [low, high]] of this.ranges) {
       const number = axes.get(id)?.number(run) ?? Number.NaN;
-      if (!(number >= low && number <= high)) return false;
+      const read = [number, ...WRITTEN.map((places) => Number(number.toPrecision(places)))];
+      if (!read.some((one) => one >= low) || !read.some((one) => one <= high)) return false;
     }
     return true;
   }

@@ -9,6 +9,7 @@ const SIDE = 64; // left and right: the numbers of the outermost axes
 const REACH = 14; // CSS pixels beside an axis that belong to it
 const STILL = 3; // pixels that a click may move
 const MOST_LETTERS = 22;
+const LETTER = 6.4; // pixels of one, with room to the next name
 const MOST_TICKS = 8;
 
 /** @import { Axis, Brush, SweepRun } from "./axis.js" */
@@ -53,7 +54,9 @@ export class Parallel {
         "svg",
         { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": label },
         svg("g", { class: "par-lines" }, ...lines),
-        ...axes.map((axis, i) => this.#axis(axis, x(i), brush.ranges.get(axis.column.id) ?? null)),
+        ...axes.map((axis, i) =>
+          this.#axis(axis, { x: x(i), apart: x(1) - x(0) || width }, brush.ranges.get(axis.column.id) ?? null),
+        ),
       ),
     );
   }
@@ -77,9 +80,15 @@ export class Parallel {
       );
   }
 
-  #axis(/** @type {Axis} */ axis, /** @type {number} */ x, /** @type {[number, number] | null} */ range) {
+  /**
+   * @param {Axis} axis
+   * @param {{ x: number, apart: number }} place where it stands, and how far from the next
+   * @param {[number, number] | null} range
+   */
+  #axis(axis, { x, apart }, range) {
     const { label } = axis.column;
-    const name = label.length > MOST_LETTERS ? `${label.slice(0, MOST_LETTERS - 1)}…` : label;
+    const most = Math.max(3, Math.min(MOST_LETTERS, Math.floor(apart / LETTER)));
+    const name = label.length > most ? `${label.slice(0, most - 1)}…` : label;
     const few = axis.distinct.length <= MOST_TICKS ? axis.distinct : [0, 0.5, 1].map((share) => axis.numberAt(share));
     const ticks = few.map((number) =>
       svg("text", { x: x + 5, y: y(axis, number) + 3, class: "par-tick" }, axis.text(number)),

@@ -61,6 +61,12 @@ test("a spike of any column stands out, noise does not", () => {
   assert.deepEqual(spikes({ line: [1, 1, 1, 1, 1], low: [1, 1, 1, -9, null], high: [1, 1, 1, -9, null] }), [3]);
 });
 
+test("what a smoothed line still holds of a spike makes none of the columns after it", () => {
+  const own = columns(3, 120, 40);
+  const line = own.line.map((y, i) => (i >= 40 && i < 60 ? y + 2.5 : y)); // the running mean of 20
+  assert.deepEqual(spikes({ ...own, line }), [40]);
+});
+
 test("the scale reaches what is drawn, within what is looked at", () => {
   const own = columns(5, 100, 70);
   assert.equal(reached([own], {}, 0.2, 0.2)[1], 50);

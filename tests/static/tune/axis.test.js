@@ -42,7 +42,15 @@ test("a run is in if it lies in all ranges, and the address keeps them", () => {
   assert.deepEqual(ids(), ["b"]);
   const text = brush.toText();
   assert.equal(text, "rate:0.0005_0.02;kind:0.5_1.5");
-  brush.set("rate", null);
+  for (const [range, isIn] of /** @type {[[number, number], boolean][]} */ ([
+    [[0.8, 0.8916], true], // as its number is written
+    [[0.8916114, 1], false],
+    [[0.891611, 1], true],
+  ])) {
+    brush.ranges.clear();
+    brush.set("rate", range);
+    assert.equal(brush.holds(run("d", { rate: 0.89161134 }), axes), isIn, String(range));
+  }
   brush.read(`${text};other:1_2;rate:x_y;`, axes);
   assert.deepEqual(
     [...brush.ranges],
