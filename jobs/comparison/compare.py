@@ -11,6 +11,8 @@ from jobs.accounts.access import User, projects_of
 from jobs.comparison.conditions import RunConditions, differing, without_recorded
 from jobs.comparison.efficiency import EFFICIENCY_METRICS, efficiency_of, with_efficiency
 from jobs.comparison.environment import conditions_of
+from jobs.comparison.group_verdict import incomparable_in_groups
+from jobs.comparison.groups import RunGroup
 from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows, without_words
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
 from jobs.comparison.read import (
@@ -131,10 +133,15 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
     return replace(comparison, measures=with_efficiency(said, efficiency, base=base, spread=spreads.of(STEP_METRIC)))
 
 
-def incomparable_runs(*, runs: Sequence[Run], base_id: str) -> frozenset[str]:
-    """Return the ids of the runs whose times say nothing against the base's; what `Comparison.incomparable` says."""
+def incomparable_runs(*, runs: Sequence[Run], base_id: str, groups: Sequence[RunGroup] = ()) -> frozenset[str]:
+    """Return the ids of the runs whose times say nothing against the base's; what `Comparison.incomparable` says.
+
+    Where they are in groups it is those of each group whose verdict says so.
+    """
     conditions, window = conditions_of(runs), window_of(runs)
     span = (window.low, window.high) if window else None
+    if groups:
+        return incomparable_in_groups(groups, base_id=base_id, conditions=conditions, window=span)
     return frozenset(
         run.pk
         for run in runs

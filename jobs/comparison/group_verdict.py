@@ -100,6 +100,24 @@ def group_verdicts(
     return verdicts
 
 
+def incomparable_in_groups(
+    groups: Sequence[RunGroup],
+    *,
+    base_id: str,
+    conditions: Mapping[str, RunConditions],
+    window: tuple[int, int] | None,
+) -> frozenset[str]:
+    """Return the ids of the runs of each group whose times say nothing against those of the base's group."""
+    of = {
+        group.run_ids: of_group([conditions[one] for one in group.run_ids if one in conditions])
+        for group in groups
+        if any(one in conditions for one in group.run_ids)
+    }
+    base = next(told for run_ids, told in of.items() if base_id in run_ids)
+    far = [ids for ids, own in of.items() if any(one.is_decisive for one in differing(own, base, window=window))]
+    return frozenset(run_id for run_ids in far for run_id in run_ids)
+
+
 def _contrast(sides: Sequence[Floats]) -> ConfidenceInterval | None:
     return welch_interval(sides[0], sides[1])
 

@@ -39,7 +39,7 @@ from jobs.comparison.environment import conditions_of
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
-from jobs.comparison.targets import Target, find_target
+from jobs.comparison.targets import find_target
 from jobs.comparison.traces import count_traces
 from jobs.models import Run
 from jobs.runs.header import run_headers
@@ -169,14 +169,17 @@ def verdict_context(request: HttpRequest, query: ComparisonQuery, sides: Sides) 
     assert sides.base is not None
     comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
-    target = _target(query, sides)
+    target = find_target(runs=sides.runs, value=query.target)
+    far = comparison.incomparable
+    if target and sides.groups:
+        far = incomparable_runs(runs=sides.runs, base_id=sides.base.run.pk, groups=sides.groups)
     sentences = panel.verdicts
     better = sentences[0].side if sentences and sentences[0].badge == "better" else sides.base
     return {
         "columns": panel.columns,
         "measures": [
             *panel.measures,
-            *([target_line(target, sides, incomparable=comparison.incomparable)] if target else []),
+            *([target_line(target, sides, incomparable=far)] if target else []),
         ],
         "target": target,
         "kept": parse_qsl(query.address(target="")),
@@ -187,10 +190,6 @@ def verdict_context(request: HttpRequest, query: ComparisonQuery, sides: Sides) 
         "environment": _environment(comparison.conditions, sides),
         "spread": "" if sides.groups else spread_sentence(comparison.spread),
     }
-
-
-def _target(query: ComparisonQuery, sides: Sides) -> Target | None:
-    return None if sides.groups else find_target(runs=sides.runs, value=query.target)
 
 
 def _environment(conditions: Mapping[str, RunConditions], sides: Sides) -> list[SettingLine]:
@@ -246,13 +245,13 @@ def _table_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) ->
     ordered = sorted(matches, key=lambda row: _place(row.name))
     blocks, heads = metric_lines(ordered, sides), statistic_heads(at)
     # Only of a level that somebody asked for: it reads whole series, the rest of the table does not.
-    target = _target(query, sides) if query.target is not None else None
+    target = find_target(runs=sides.runs, value=query.target) if query.target is not None else None
     if target is not None and sides.base is not None:
-        far = incomparable_runs(runs=sides.runs, base_id=sides.base.run.pk)
+        far = incomparable_runs(runs=sides.runs, base_id=sides.base.run.pk, groups=sides.groups)
         add_level(blocks, target, sides, incomparable=far)
         heads += level_heads(target)
     parameters = parse_qsl(query.address(q="", step="", target=""))
-    return {"blocks": blocks, "heads": heads, "at": at, "kept": parameters, "can_have_level": not sides.groups}
+    return {"blocks": blocks, "heads": heads, "at": at, "kept": parameters}
 
 
 def _at_step(query: ComparisonQuery, sides: Sides) -> int | None:

@@ -406,6 +406,13 @@ def test_a_sweep_opens_grouped_by_its_knob(member: Client, project: Project) -> 
     groups = [text(cell) for cell in re.findall(r"<td class=\"cmp-run-cell\">(.*?)</td>", shown)]
     assert groups == ["1e-6 baseline", "1e-5"] or groups == ["1e-6", "1e-5 baseline"]
     assert "mean of 2 runs" in shown
+    level = f"study={study.pk}&group=optimizer.learning_rate&base={dearest.pk}&target=0.715"
+    took = re.search(r"Reward 0\.715 first reached .*? mean of 5 steps (.+?) Config diff", text(page(member, level)))
+    assert took is not None
+    assert re.match(r"not reached [\d.]+ m?s", took[1])
+    table = text(page(member, f"{level}&tab=table"))
+    assert "Time to 0.715" in table
+    assert "not reached" in table
     colors = {run["group"]: run["color"] for run in data(shown)["runs"]}
     assert colors == {"1e-6": 0, "1e-5": 1}
 
