@@ -113,7 +113,7 @@ def incomparable_in_groups(
         for group in groups
         if any(one in conditions for one in group.run_ids)
     }
-    base = next(told for run_ids, told in of.items() if base_id in run_ids)
+    base = next(own for run_ids, own in of.items() if base_id in run_ids)
     far = [ids for ids, own in of.items() if any(one.is_decisive for one in differing(own, base, window=window))]
     return frozenset(run_id for run_ids in far for run_id in run_ids)
 

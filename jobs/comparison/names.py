@@ -45,11 +45,11 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
 def _without_knobs(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names without the knobs of `knob=value, …` where all name the same and one is long."""
     parts = {run_id: [part.partition("=") for part in name.split(", ")] for run_id, name in names.items()}
-    knobs = {tuple(knob for knob, _, _ in told) for told in parts.values()}
-    has_values = all(sign and value for told in parts.values() for _, sign, value in told)
+    knobs = {tuple(knob for knob, _, _ in pairs) for pairs in parts.values()}
+    has_values = all(sign and value for pairs in parts.values() for _, sign, value in pairs)
     if len(names) < 2 or len(knobs) != 1 or not has_values or max(map(len, names.values())) <= _LONG:
         return dict(names)
-    return {run_id: ", ".join(value for _, _, value in told) for run_id, told in parts.items()}
+    return {run_id: ", ".join(value for _, _, value in pairs) for run_id, pairs in parts.items()}
 
 
 def _without_beginnings(names: Mapping[str, str]) -> dict[str, str]:

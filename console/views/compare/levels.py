@@ -14,7 +14,7 @@ from jobs.comparison.targets import MEAN_OF, Reached, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
+class _LevelColumn:
     """A run, or the runs of a group: of each when it reached the level. Of other conditions it says nothing."""
 
     reached: Sequence[Reached | None]
@@ -70,12 +70,12 @@ def add_level(blocks: Sequence[MetricBlock], target: Target, sides: Sides, *, in
             line.cells.extend(cells)
 
 
-def _columns(target: Target, sides: Sides, incomparable: Collection[str]) -> list[_Column]:
+def _columns(target: Target, sides: Sides, incomparable: Collection[str]) -> list[_LevelColumn]:
     shown = [side.run.pk for side in sides.shown]
     of = [[run_id for run_id in group.run_ids if run_id in shown] for group in sides.groups] or [[one] for one in shown]
     base_id = sides.base.run.pk if sides.base else ""
     return [
-        _Column(
+        _LevelColumn(
             reached=[target.reached[run_id] for run_id in run_ids],
             is_base=base_id in run_ids,
             is_comparable=not set(run_ids) & set(incomparable),
@@ -85,7 +85,7 @@ def _columns(target: Target, sides: Sides, incomparable: Collection[str]) -> lis
     ]
 
 
-def _base(columns: Sequence[_Column]) -> _Column | None:
+def _base(columns: Sequence[_LevelColumn]) -> _LevelColumn | None:
     return next((column for column in columns if column.is_base), None)
 
 
@@ -97,7 +97,7 @@ def _has_gpus(target: Target) -> bool:
     return any(own is not None and own.gpu_hours is not None for own in target.reached.values())
 
 
-def _cell(own: _Column, base: _Column | None, *, has_gpu_hours: bool = True) -> ComparisonCell:
+def _cell(own: _LevelColumn, base: _LevelColumn | None, *, has_gpu_hours: bool = True) -> ComparisonCell:
     met = [one for one in own.reached if one is not None]
     if not met:
         return ComparisonCell(text=_("not reached"))
@@ -111,7 +111,7 @@ def _cell(own: _Column, base: _Column | None, *, has_gpu_hours: bool = True) -> 
     return ComparisonCell(text=value_text(_mean(seconds), "s"), note=in_parts(parts))
 
 
-def _gpu_cell(own: _Column, base: _Column | None) -> ComparisonCell:
+def _gpu_cell(own: _LevelColumn, base: _LevelColumn | None) -> ComparisonCell:
     hours = own.gpu_hours()
     if not hours:
         return ComparisonCell(text="—")
@@ -120,7 +120,7 @@ def _gpu_cell(own: _Column, base: _Column | None) -> ComparisonCell:
     return ComparisonCell(text=f"{_mean(hours):.3g}", note=in_parts(parts))
 
 
-def _among(own: _Column, ends: Sequence[str]) -> list[str]:
+def _among(own: _LevelColumn, ends: Sequence[str]) -> list[str]:
     """Return what a mean over a group's runs leaves out: from where to where they are, and how many got there."""
     if len(own.reached) == 1:
         return []
@@ -129,7 +129,9 @@ def _among(own: _Column, ends: Sequence[str]) -> list[str]:
     return [*([" – ".join(ends)] if len(met) > 1 and ends else []), *few]
 
 
-def _change(own: _Column, base: _Column | None, values: Sequence[float], theirs: Sequence[float]) -> list[str]:
+def _change(
+    own: _LevelColumn, base: _LevelColumn | None, values: Sequence[float], theirs: Sequence[float]
+) -> list[str]:
     """Return by how much a level took more than it took the base; other conditions make that no comparison."""
     mean, base_mean = _mean(values), _mean(theirs)
     if base is None or own.is_base or not mean or not base_mean or not (own.has_all and base.has_all):
