@@ -570,7 +570,7 @@ def test_the_report_is_one_file_with_verdict_numbers_and_a_line_for_each_run(mem
     assert "attachment" in answer["Content-Disposition"]
     assert not re.search(r"(?:src|href|url\()\s*=?", markup)  # nothing to fetch
     assert "t06 is 1.50× faster than t05 per step" in text(markup)
-    assert "One seed each" in text(markup)
+    assert "The outcome decides the badge" in text(markup)
     assert re.search(r"Knob\s+t05\s+t06\s+optimizer.learning_rate", text(markup))
     assert markup.count('class="line"') == 4  # two runs, reward and step time
     assert "Step time, median" in text(markup)
