@@ -88,6 +88,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Page, live_console: LiveConsole)
     page.mouse.up()
     expect(page.locator("[data-brushed-text]")).to_have_text("2 of 3 runs are in the ranges")
     expect(page.locator("tr[data-run].is-out")).to_have_attribute("data-run", runs[0].pk)
+    expect(page.locator("tr[data-run].is-out")).to_have_css("opacity", "1")  # fainter words would be too faint to read
     page.get_by_label("Learning rate from").fill("2e-3")
     page.keyboard.press("Tab")
     expect(page.locator("[data-brushed-text]")).to_have_text("1 of 3 run is in the ranges")
