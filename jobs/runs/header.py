@@ -201,7 +201,8 @@ def _header(
 ) -> RunHeader:
     attempt = next((a for a in attempts if a.number == run.latest_attempt), None)
     contact = attempt.last_contact_at if attempt else None
-    is_live = run.state in LIVE
+    is_lost = run.state in LIVE and contact is not None and now - contact > LOST_AFTER
+    silence = (now - contact).total_seconds() if is_lost and contact is not None else 0.0
     return RunHeader(
         id=run.pk,
         name=run.name,
@@ -213,13 +214,13 @@ def _header(
         queue_position=places.get(run.pk) if run.state == "queued" else None,
         step=run.step,
         num_steps=run.num_steps,
-        eta_seconds=eta.interval(run, times=times),
+        eta_seconds=eta.interval(run, times=times, silence=silence),
         elapsed_seconds=_elapsed(attempts, now),
         created_at=run.created_at.isoformat(),
         started_at=_iso(run.started_at),
         ended_at=_iso(run.ended_at),
         last_contact_at=_iso(contact),
-        is_lost_contact=is_live and contact is not None and now - contact > LOST_AFTER,
+        is_lost_contact=is_lost,
         is_stop_requested=run.is_stop_requested,
         cause=say_cause(run.cause),
         cleanup=attempt.cleanup if attempt else {},

@@ -129,7 +129,9 @@ export class ChartTab {
     );
     const empty = field("charts-empty");
     empty.hidden = shown > 0;
-    let reason = gettext("No metric yet. The first comes with the first step.");
+    let reason = ["finished", "failed", "stopped"].includes(this.page.header.state)
+      ? gettext("This run reported no metric.")
+      : gettext("No metric yet. The first comes with the first step.");
     if (problem) reason = gettext("No chart is shown: the text before it matched no metric.");
     else if (needle) reason = fill(gettext("No metric matches “%(text)s”."), { text: needle });
     write(empty.firstElementChild, reason);

@@ -73,7 +73,7 @@ export class Header {
     }
     if (header.state === "queued") return "";
     const left = header.eta_seconds;
-    if (!left) return gettext("ETA — (needs 3 steps)");
+    if (!left) return header.is_lost_contact ? "" : gettext("ETA — (needs 3 steps)");
     const end = new Date(Date.now() + ((left[0] + left[1]) / 2) * 1000);
     return fill(gettext("ETA %(clock)s (%(left)s left)"), { clock: numbers.minute(end), left: interval(left) });
   }

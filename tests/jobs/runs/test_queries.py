@@ -61,10 +61,13 @@ def test_the_time_left_spans_what_recent_steps_took() -> None:
     run = make_run(state="running")
     add_steps(run, [1.0, 1.0, 3.0, 1.0, 2.0])
 
-    low, high = run_header(run).eta_seconds or (0.0, 0.0)
+    low, high = run_header(run, now=NOW).eta_seconds or (0.0, 0.0)
 
     assert low == pytest.approx(55 * 1.0)
     assert 55 * 2.0 < high <= 55 * 3.0
+    silent = run_header(run, now=NOW + timedelta(seconds=60)).eta_seconds
+    assert silent == (0.0, high - 60)  # it goes on unheard
+    assert run_header(run, now=NOW + timedelta(hours=1)).eta_seconds is None
 
 
 def test_the_time_left_is_unknown_before_the_first_step_and_after_the_end() -> None:

@@ -38,8 +38,9 @@ def test_a_line_is_matched_from_its_begin_to_its_end_without_regard_to_case() ->
 
 @pytest.mark.parametrize(("text", "reason"), [("layer_[0-", "missing ]"), (r"(a)\1", "invalid escape")])
 def test_what_is_no_expression_is_refused_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(PatternInvalid, match=reason):
+    with pytest.raises(PatternInvalid, match=reason) as refused:
         LinePattern(text)
+    assert "(?" not in str(refused.value)  # what is put before it is none of theirs
 
 
 def test_an_expression_that_takes_python_for_ever_is_answered() -> None:
