@@ -1,6 +1,7 @@
 """What people paste into the New run page: a spec as JSON, or a command or config of another trainer."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,10 +9,18 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobs.adapters.adapter import Omission, OptionRename, ReadBack, adapter
-from jobs.catalog.sentence import in_words, sentence_of
+from jobs.catalog.sentence import Sentence, in_words, sentence_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
+
+_FENCE = re.compile(r"^[ \t]*```[\w+-]*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+
+_NOT_SAID = {
+    "model": Sentence("The command names no model. Choose one."),
+    "data": Sentence("The command names no data. Choose some."),
+}
+_ASKED = "?"  # stands for a name while the rest is checked; the form is given none
 
 
 class NotRead(ValueError):
@@ -46,6 +55,7 @@ def read_paste(text: str) -> ImportedSpec:
             raise NotRead(why) from error
     if not text.strip():
         raise NotRead(_("Nothing to import. Paste a command, a YAML config or a spec."))
+    text = _unfenced(text)
     refusals = []
     for name in _likely(text):
         try:
@@ -57,6 +67,12 @@ def read_paste(text: str) -> ImportedSpec:
     raise NotRead(" ".join(dict.fromkeys(refusals)))
 
 
+def _unfenced(text: str) -> str:
+    """Return what stands between the marks of a block of code, as README files and chats have them."""
+    block = _FENCE.search(text)
+    return block[1] if block is not None else text
+
+
 def _likely(text: str) -> list[str]:
     """Return the other trainers, those that the text names first."""
     others = [info for info in trainers().values() if info.package]
@@ -66,7 +82,10 @@ def _likely(text: str) -> list[str]:
 def _checked(name: str, read: ReadBack) -> ImportedSpec:
     """Return the spec of what was read; a knob whose value it does not take is told beside the rest that was not."""
     raw = dict(read.spec)
-    unread = list(read.unread)
+    unread = [Omission(option=name, value="", why=why) for name, why in _NOT_SAID.items() if name not in raw]
+    unread += read.unread
+    asked = [name for name in _NOT_SAID if not _is_named(raw.get(name, {}))]
+    raw |= {name: {**raw.get(name, {}), "kind": "path", "id": _ASKED} for name in asked}
     try:
         spec = parse_spec(raw)
     except SpecInvalid as error:
@@ -77,8 +96,9 @@ def _checked(name: str, read: ReadBack) -> ImportedSpec:
             raise
         unread += [Omission(option=knob_id, value=str(knobs[knob_id]), why=why) for knob_id, why in wrong.items()]
         spec = parse_spec(raw | {"knobs": {k: v for k, v in knobs.items() if k not in wrong}})
+    nameless = {name: getattr(spec, name).model_copy(update={"id": ""}) for name in asked}
     return ImportedSpec(
-        spec=spec,
+        spec=spec.model_copy(update=nameless),
         trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",
         understood=read.understood,
         translated=read.translated,
@@ -86,6 +106,10 @@ def _checked(name: str, read: ReadBack) -> ImportedSpec:
         unread=_in_words(unread),
         num_defaults=read.num_defaults,
     )
+
+
+def _is_named(source: Mapping[str, Any]) -> bool:
+    return bool(source.get("id")) or source.get("kind") == "bundled"
 
 
 def _in_words(items: Iterable[Omission]) -> tuple[Omission, ...]:

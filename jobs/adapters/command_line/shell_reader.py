@@ -29,6 +29,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _ENDS = ";\n|&"
 _REDIRECTS = re.compile(r"\d+[<>]|&>")
 _REDIRECTION = re.compile(r"\d*(<<<|<<-?|>>|<|>)&?\d*|&>>?")
+_SETTERS = ("env", "sudo", "--")  # behind them words A=b are variables of what is started; Ray runs a shell behind --
+_CONTAINERS = ("docker", "podman")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d+|[@*])(\[[@*]\])?(?::?([-=])([^}]*))?\}|([A-Za-z_]\w*|\d|[@*#?]))")
 
 
@@ -56,19 +58,25 @@ class ProgramCall:
     unknown: tuple[str, ...] = ()
 
 
-def find_program(text: str, is_program: Callable[[str], bool]) -> ProgramCall | None:
+def find_program(
+    text: str, is_program: Callable[[str], bool], is_argument: Callable[[str], bool] = lambda _: True
+) -> ProgramCall | None:
     """Return the first command of the text that starts a program which `is_program` knows; None if there is none.
+
+    `is_argument` says what may follow a program's name that is a plain word, too: `pip install trl` does not start trl.
 
     Raises: ValueError with a sentence if the text is no shell command (a quote that never ends).
     """
-    return _find(text, is_program, [MAX_CHARACTERS])
+    return _find(text, is_program, is_argument, [MAX_CHARACTERS])
 
 
-def _find(text: str, is_program: Callable[[str], bool], room: list[int]) -> ProgramCall | None:
+def _find(
+    text: str, is_program: Callable[[str], bool], is_argument: Callable[[str], bool], room: list[int]
+) -> ProgramCall | None:
     """`room` is for texts within the text, all together: one may hold another many times over, at every level."""
     for command in commands_of(text):
         for place, word in enumerate(command.words):
-            if is_program(word):
+            if is_program(word) and is_argument(next(iter(command.words[place + 1 :]), "")):
                 return ProgramCall(
                     program=word,
                     arguments=command.words[place + 1 :],
@@ -79,7 +87,7 @@ def _find(text: str, is_program: Callable[[str], bool], room: list[int]) -> Prog
             if "\n" in word or " " in word:  # bash -c "..."
                 room[0] -= len(word)
                 is_worth = room[0] >= 0 and _may_hold(word, is_program)
-                inner = _find(word, is_program, room) if is_worth else None
+                inner = _find(word, is_program, is_argument, room) if is_worth else None
                 if inner is not None:
                     return inner
     return None
@@ -98,11 +106,14 @@ def _may_hold(word: str, is_program: Callable[[str], bool]) -> bool:
 
 
 def _env_of(before: Sequence[str]) -> dict[str, str]:
-    """Return what a launcher's words set: `env A=b`, and Ray's runtime environment."""
+    """Return what a launcher's words set: `env A=b`, a container's `-e A=b`, and Ray's runtime environment."""
     environment: dict[str, str] = {}
+    programs: set[str] = set()
     for place, word in enumerate(before):
-        if place and (assignment := _ASSIGNMENT.fullmatch(word)) and before[0].rpartition("/")[2] in ("env", "sudo"):
+        sets = programs & {*_SETTERS} or (programs & {*_CONTAINERS} and before[place - 1] in ("-e", "--env"))
+        if (assignment := _ASSIGNMENT.fullmatch(word.removeprefix("--env="))) and (sets or word.startswith("--env=")):
             environment[assignment[1]] = assignment[2]
+        programs.add(word.rpartition("/")[2])
         name, _, value = word.partition("=")
         if name == "--runtime-env-json":
             value = value or (before[place + 1] if place + 1 < len(before) else "")

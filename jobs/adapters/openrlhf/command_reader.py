@@ -52,7 +52,7 @@ def _call_of(arguments: Sequence[str]) -> ProgramCall:
         if call is not None:
             return call
     first = arguments[0].lstrip() if arguments else ""
-    if first.startswith("--"):
+    if re.match(r"--\w", first):
         bare = (
             find_program(f"{_NO_PROGRAM} {first}", _NO_PROGRAM.__eq__)
             if is_shell

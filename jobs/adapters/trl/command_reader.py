@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,9 @@ from jobs.catalog.sentence import Sentence
 
 _CLI = "trl"
 _NO_PROGRAM = "--"
+_OPTION = re.compile(r"\s*--\w")  # not the --- that a YAML text may begin with
+_NOTHING = "None"  # as TRL takes it for an option that may be left open
+_SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
 _LOSS, _LOSSES_OF_KTO = "--loss_type", ("kto", "apo_zero_unpaired")
 _ALGORITHMS = {script: algorithm for algorithm, script in SCRIPTS.items()}
 LAUNCHER_OPTIONS = (*PER_NODE, "--accelerate_config", "--config_file", "--num_machines", "--nnodes")
@@ -39,10 +43,14 @@ def command_of(arguments: Sequence[str], version: str) -> TrlCommand:
     Raises: ValueError with a sentence if it is neither a command of TRL that trains nor a YAML text of its options.
     """
     text = arguments[0] if len(arguments) == 1 else shlex.join(arguments)
-    call = find_program(text, _is_script) or find_program(text, _is_command_line)
+    call = (
+        find_program(text, _is_script)
+        or find_program(text, _is_command_line, _ALGORITHMS.__contains__)
+        or find_program(text, _is_command_line, _is_subcommand)
+    )
     if call is not None:
         return _of_call(call, version)
-    if text.lstrip().startswith("--"):
+    if _OPTION.match(text):
         bare = find_program(f"{_NO_PROGRAM} {text.lstrip()}", _NO_PROGRAM.__eq__)
         if bare is not None:
             return _of_call(bare, version)
@@ -61,6 +69,10 @@ def _is_script(word: str) -> bool:
 
 def _is_command_line(word: str) -> bool:
     return word.rpartition("/")[2] == _CLI
+
+
+def _is_subcommand(word: str) -> bool:
+    return _SUBCOMMAND.fullmatch(word) is not None
 
 
 def _of_call(call: ProgramCall, version: str) -> TrlCommand:
@@ -116,13 +128,11 @@ def _of_yaml(text: str, version: str) -> TrlCommand:
     env = table.pop("env", None)
     mixture = table.pop("datasets", None)
     rows = tuple(row for row in mixture if isinstance(row, dict)) if isinstance(mixture, list) else ()
-    options = [
-        CommandOption(option=key, name=f"--{key}", values=tuple(_texts(value)))
-        for key, value in table.items()
-        if value is not None
-    ]
+    options = [CommandOption(option=key, name=f"--{key}", values=tuple(_texts(value))) for key, value in table.items()]
     algorithm = _algorithm_of(options, version)
     named = [_named(option, algorithm, version, ()) for option in options]
+    defaults = defaults_of(algorithm, version)
+    named = [option for option in named if option.values != (_NOTHING,) or defaults.get(option.name) is not None]
     if not rows and not any(option.name in defaults_of(algorithm, version) for option in named):
         raise ValueError(Sentence("No key of this text is an option of TRL. Paste the whole command, or the config."))
     return TrlCommand(
@@ -155,7 +165,9 @@ def _table_of(text: str) -> dict[str, Any]:
 
 def _texts(value: object) -> Iterator[str]:
     """Yield a value of YAML as the words that a command line has for it."""
-    if isinstance(value, bool):
+    if value is None:
+        yield _NOTHING
+    elif isinstance(value, bool):
         yield "true" if value else "false"
     elif isinstance(value, list):
         for item in value:

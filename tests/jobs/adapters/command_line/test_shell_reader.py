@@ -87,6 +87,23 @@ def test_a_command_inside_a_command_is_found() -> None:
     assert found.arguments == ("--x", "1 2")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time env -u B A=1 trainer.go",
+        "nohup sudo -E A=1 trainer.go",
+        "docker run -v /a:/b -e A=1 box trainer.go",
+        "podman run --env=A=1 box trainer.go",
+        "ray job submit --no-wait -- A=1 trainer.go",
+    ],
+)
+def test_what_a_launcher_sets_is_seen(text: str) -> None:
+    found = find_program(text, is_trainer)
+
+    assert found is not None
+    assert found.env == {"A": "1"}
+
+
 @pytest.mark.parametrize("text", ["python -m trainer.go --x '1", 'trainer.go "', "trainer.go `date"])
 def test_a_quote_without_end_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is opened and never closed"):

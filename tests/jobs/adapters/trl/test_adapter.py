@@ -328,6 +328,28 @@ def test_the_command_line_of_trl_is_read() -> None:
     assert spec.knob("memory.precision") == "float32"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install -U trl\ntrl sft --model_name_or_path a/b --dataset_name c/d",
+        "conda activate trl && trl sft --model_name_or_path a/b --dataset_name c/d",
+        """bash -c "cd trl && trl sft --model_name_or_path a/b --dataset_name 'c/d'" """,
+        "---\n# a document\nmodel_name_or_path: a/b\ndataset_name: c/d\n",
+        "base: &base\n  dataset_name: c/d\n<<: *base\nmodel_name_or_path: a/b\n",
+    ],
+)
+def test_a_text_that_says_more_than_the_command_is_read(text: str) -> None:
+    spec = spec_of(text)
+
+    assert (spec.algorithm, spec.model.id, spec.data.id) == ("sft", "a/b", "c/d")
+
+
+def test_a_key_that_is_left_open_is_named_where_the_default_is_another() -> None:
+    result = read("model_name_or_path: a/b\ndataset_name: c/d\nmax_length: null\neval_steps: null\n")
+
+    assert reasons(result) == {"max_length": "'None' is not a number."}
+
+
 def test_options_of_another_program_are_named() -> None:
     why = reasons(read("trl sft --model_name_or_path a/b --dataset_name c/d --num_generations 4 --do_train --seed x"))
 
