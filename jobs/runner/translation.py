@@ -42,7 +42,7 @@ class Translation:
         reserve: Reserve,
         say: Callable[[str], None],
         models: Sequence[str] = (),
-        after_step: int = 0,
+        after_step: int = -1,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.spec = spec
@@ -135,7 +135,7 @@ class Translation:
             self._unwritten = b""
 
 
-def translation_of(spec: RunSpec, job: RunnerJob, report: ShippedReport, *, after_step: int = 0) -> Translation | None:
+def translation_of(spec: RunSpec, job: RunnerJob, report: ShippedReport, *, after_step: int = -1) -> Translation | None:
     """Return who translates the trainer's logs; None for a trainer that writes events itself. Raises: OSError."""
     reader = adapter(spec.trainer.name).logs(spec=spec, run_dir=job.run_dir)
     if reader is None:

@@ -76,6 +76,7 @@ def test_its_values_arrive_while_it_trains_and_its_model_at_the_end(
 ) -> None:
     other.is_(
         """
+        train(0, loss_mean=3.0)  # of the model that it starts with
         train(1, loss_mean=2.0)
         wait_for("go")  # in the run directory, which is where it works
         train(2, loss_mean=1.0)
@@ -88,13 +89,13 @@ def test_its_values_arrive_while_it_trains_and_its_model_at_the_end(
     )
     runner = other.start()
 
-    console.wait_for(lambda: steps_of(console) == [1])
+    console.wait_for(lambda: steps_of(console) == [0, 1])
     (house.run_dir / "go").touch()
     house.finish(runner)
 
     assert console.terminal_event["state"] == "finished"
-    assert steps_of(console) == [1, 2]
-    assert [event["values"]["loss/sft"] for event in console.of_kind("metric")] == [2.0, 1.0]
+    assert steps_of(console) == [0, 1, 2]
+    assert [event["values"]["loss/sft"] for event in console.of_kind("metric")] == [3.0, 2.0, 1.0]
     assert {event["attempt"] for event in console.events} == {console.attempt}
     told = [(event["state"], event["text"]) for event in console.of_kind("state", role="driver")]
     assert told == [("loading", "Starting OpenRLHF 0.11.2"), ("training", "")]

@@ -34,8 +34,10 @@ def main(order_file: str) -> None:
 def fetch(address: str, ref: str, folder: Path) -> Path:
     """Clone the repository, check out the branch, tag or commit, and say which commit it is: the runner reads it."""
     run(*GIT, "clone", "--quiet", "--no-checkout", "--", address, str(folder))
-    run(*GIT, "-C", str(folder), "checkout", "--quiet", "--detach", ref or "HEAD")
-    commit = run(*GIT, "-C", str(folder), "rev-parse", "HEAD").strip()
+    commit = commit_of(folder, ref) if ref else run(*GIT, "-C", str(folder), "rev-parse", "HEAD").strip()
+    if not commit:
+        leave(f"{address} has no branch, tag or commit {ref}.")
+    run(*GIT, "-C", str(folder), "checkout", "--quiet", "--detach", commit)
     print(f"{address} at {commit}", flush=True)
     part = folder.with_name("source.json.part")
     part.write_text(json.dumps({"commit": commit, "remote": address, "folder": str(folder)}), "utf-8")
@@ -43,11 +45,20 @@ def fetch(address: str, ref: str, folder: Path) -> Path:
     return folder
 
 
-def run(*argv: str) -> str:
-    """Return what a program says; leave with its last line if it fails."""
+def commit_of(folder: Path, ref: str) -> str:
+    """Return the commit of a tag, branch or commit, "" if there is none: a clone has one branch, others by origin's."""
+    for name in (f"refs/tags/{ref}", f"refs/remotes/origin/{ref}", ref):
+        argv = (*GIT, "-C", str(folder), "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        if commit := run(*argv, may_fail=True).strip():
+            return commit
+    return ""
+
+
+def run(*argv: str, may_fail: bool = False) -> str:
+    """Return what a program says; leave with its last line if it fails and may not."""
     environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, env=environ)
-    if done.returncode:
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, errors="replace", env=environ)
+    if done.returncode and not may_fail:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         leave(f"Git could not fetch the repository: {lines[-1]}")
     return done.stdout

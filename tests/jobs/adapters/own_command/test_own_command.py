@@ -117,8 +117,26 @@ def test_a_repository_is_cloned_at_its_commit_without_its_hooks_and_the_run_know
     assert done.stdout == f"{theirs} at {commit}\ntrained\n"
     assert note["meta"]["environment"]["sources"][0]["commit"] == commit
     assert [event for event in reader.poll(now_ns=2) if event["kind"] == "note"] == []
-    gone = start(launch_of(tmp_path / "a2", **{**knobs, "git_ref": "nowhere"}), tmp_path / "a2")
-    assert "Git could not fetch the repository" in gone.stderr
+
+
+@pytest.mark.parametrize("ref", ["other/branch", "v1", "", "nowhere"])
+def test_a_branch_beside_the_first_or_a_tag_is_checked_out(run_dir: Path, tmp_path: Path, ref: str) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    git(theirs, "init", "-q", "-b", "first")
+    for branch in ("first", "other/branch"):
+        git(theirs, "checkout", "-q", "-B", branch)
+        (theirs / "train.sh").write_text(f"echo {branch}\n")
+        git(theirs, "add", ".")
+        git(theirs, "commit", "-qm", branch)
+    git(theirs, "tag", "v1", "first")
+    git(theirs, "checkout", "-q", "first")
+
+    done = start(launch_of(run_dir, argv="sh train.sh", git=str(theirs), git_ref=ref), run_dir)
+
+    said = {"other/branch": "other/branch", "nowhere": ""}.get(ref, "first")
+    assert done.stdout.splitlines()[1:] == [said][: bool(said)]
+    assert done.stderr == ("" if said else f"{theirs} has no branch, tag or commit nowhere.\n")
 
 
 def test_colors_of_a_terminal_are_no_part_of_a_line() -> None:
