@@ -60,8 +60,11 @@ class TrlTimers:
 
     def seconds(self, step: int, values: Mapping[str, float]) -> dict[str, float]:
         """Return the seconds of a rollout by TRL's part of it, of a step that TRL has told with these values; the mean
-        of the rollouts since the step that it told before. {} where nothing was timed."""
+        of the rollouts since the step that it told before. {} where nothing was timed, and of what is told of the step
+        apart from its training, as an evaluation is after it."""
         self._read()
+        if STEP_TIME not in values:
+            return {}
         before = self._since.setdefault(step, max((other for other in self._since if other < step), default=0))
         times = [each for number, each in self._by_step.items() if before < number <= step]
         for number in [number for number in self._by_step if number <= before]:

@@ -66,6 +66,7 @@ def test_without_a_reference_log_probs_are_the_old_ones_and_a_step_told_later_ha
     assert (found["profiling/generate"], found["profiling/old_logps"], found["profiling/update"]) == (4.0, 0.5, 2.0)
     assert "profiling/ref_logps" not in found
     assert timers.seconds(2, {"train/step_time": 8.0}) == found, "asked again with what was told of it since"
+    assert timers.seconds(2, {"train/epoch": 1.0}) == {}, "an evaluation told after it has no phases of the step"
     assert timers.seconds(3, {"train/step_time": 8.0}) == {}, "nothing was timed, so nothing is said of an update"
 
 
