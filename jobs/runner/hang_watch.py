@@ -117,7 +117,7 @@ class OutsideWatch:
         by_process: dict[str, Threads] = {}
         silent = []
         for process in [one for one in self._processes() if _is_python(one)][:MOST_PROCESSES]:
-            name = _name(process)
+            name = f"{_name(process)}{', stopped by a signal' if _is_stopped(process.pid) else ''}"
             try:
                 by_process[name] = dump(process.pid, program=self._program)
             except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -128,10 +128,13 @@ class OutsideWatch:
 def dump(pid: int, *, program: Path) -> Threads:
     """Return the stack of each thread of a Python process by its name, the outermost call first.
 
+    One that stands still already is read as it is: py-spy cannot stop it, and fails.
+
     Raises: ValueError with py-spy's reason; OSError without py-spy; subprocess.TimeoutExpired.
     """
+    how = ("--nonblocking",) if _is_stopped(pid) else ()
     done = subprocess.run(
-        [program, "dump", "--json", "--pid", str(pid)], capture_output=True, timeout=ANSWER_SECONDS, check=False
+        [program, "dump", "--json", *how, "--pid", str(pid)], capture_output=True, timeout=ANSWER_SECONDS, check=False
     )
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -149,6 +152,13 @@ def _is_python(process: psutil.Process) -> bool:
     try:
         return Path(process.exe()).name.startswith("python")
     except (psutil.Error, OSError):
+        return False
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
         return False
 
 

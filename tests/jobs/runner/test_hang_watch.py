@@ -113,6 +113,9 @@ def test_the_stacks_of_a_real_process_are_read_from_outside() -> None:
 
         wait_until(lambda: "wait_for_peers (<string>:4)" in stack(), 30)
         assert stack().index("<module>") < stack().index("wait_for_peers")
+        psutil.Process(process.pid).suspend()
+        wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, 30)
+        assert "wait_for_peers (<string>:4)" in stack(), "py-spy cannot stop what stands still, and need not"
     finally:
         process.kill()
         process.wait()
