@@ -33,6 +33,8 @@ MEASURES = (
     Measure(metric="reward/mean", kind="mean"),
     Measure(metric="loss/sft", kind="mean"),
     Measure(metric="teacher/gap", kind="mean"),
+    Measure(metric="pairs/accuracy", kind="mean"),
+    Measure(metric="labels/accuracy", kind="mean"),
     Measure(metric="loss/pairs", kind="mean"),
     Measure(metric="loss/labels", kind="mean"),
     Measure(metric="eval/accuracy", kind="newest"),

@@ -22,7 +22,16 @@ from jobs.telemetry.chunks import Floats
 Badge = Literal["better", "worse", "no_difference", "not_comparable", "not_enough"]
 
 DROPPED_STEPS = 3  # of the window's first steps, where caches fill and kernels compile
-OUTCOMES = ("reward/mean", "loss/sft", "teacher/gap")
+OUTCOMES = (
+    "reward/mean",
+    "loss/sft",
+    "teacher/gap",
+    "pairs/accuracy",  # losses of preferences depend on beta
+    "labels/accuracy",
+    "loss/pairs",  # of trainers that count nothing
+    "loss/labels",
+)
+"""What a run is judged by: the first that both have."""
 SEED_ALLOWANCE = 1.3
 """So much wider is the interval of an outcome than its noise between steps says: two seeds of one configuration differ
 by more. Measured on seeds of the demo (docs/proofs/verdict.md): without it 6 to 9 % of identical pairs were told apart.
@@ -129,7 +138,8 @@ def verdict(
 
 
 def outcome_of(sides: Collection[Columns]) -> str:
-    """Return the outcome that all sides have: the reward, or for SFT the loss; "" if they share none."""
+    """Return the outcome that all sides have: the reward, for SFT the loss, of preferences how often they are right; ""
+    if they share none."""
     return next((name for name in OUTCOMES if all(name in side for side in sides)), "")
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jobs.catalog.algorithm import algorithms
 from jobs.comparison.measures import measure_rows
 from jobs.comparison.read import SeriesPoints, StepWindow, common_window
 from jobs.comparison.stats import ConfidenceInterval
@@ -64,6 +65,15 @@ def test_a_verdict_drops_the_first_three_steps() -> None:
     assert found.speed.n == 40
     assert found.gain is not None
     assert found.gain.value == pytest.approx(0.0)
+
+
+def test_every_algorithm_has_an_outcome() -> None:
+    for info in algorithms().values():
+        one = {info.metric: column(*[0.5, 0.6] * 20)}
+        assert verdict(run_id="r-2", run=one, base=one).outcome == info.metric, info.id
+    both = {"pairs/accuracy": column(*[0.8, 0.9] * 20), "loss/pairs": column(*[0.5, 0.6] * 20)}
+    worse = {"pairs/accuracy": column(*[0.6, 0.7] * 20), "loss/pairs": column(*[0.1, 0.2] * 20)}
+    assert verdict(run_id="r-2", run=worse, base=both).badge == "worse", "whatever the loss, which beta scales"
 
 
 def test_runs_that_share_no_outcome_say_so() -> None:
