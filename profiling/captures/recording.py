@@ -157,16 +157,20 @@ def leave() -> None:
 
 
 def _keep(current: _Current) -> None:
-    if current.writer is not None:
-        current.writer.join(WRITER_SECONDS)
-    elif _lock.acquire(timeout=WRITER_SECONDS):
-        try:
+    ended = None
+    if not _lock.acquire(timeout=WRITER_SECONDS):
+        return
+    try:
+        if current.writer is None:  # nobody has ended it while this waited for the lock
             ended = _end()
-        except RecorderFailed:
-            return
-        finally:
-            _lock.release()
+    except RecorderFailed:
+        return
+    finally:
+        _lock.release()
+    if ended is not None:
         _write(ended)
+    elif current.writer is not None:
+        current.writer.join(WRITER_SECONDS)
 
 
 def outcome(path: Path) -> Outcome:

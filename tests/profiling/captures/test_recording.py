@@ -99,6 +99,30 @@ def test_the_next_recording_waits_for_the_file_of_the_one_before(tmp_path: Path)
         assert next(e["name"] for e in annotations(path)) == f"ProfilerStep#{step}"
 
 
+def test_a_process_that_ends_while_a_recording_is_ended_waits_for_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopping, may_go_on = threading.Event(), threading.Event()
+    end = torch_recorder.TorchRecorder.stop
+
+    def slow_stop(self: torch_recorder.TorchRecorder) -> None:
+        stopping.set()
+        may_go_on.wait(30)
+        end(self)
+
+    monkeypatch.setattr(torch_recorder.TorchRecorder, "stop", slow_stop)
+    path = recording.start("torch", folder=tmp_path, name="policy-0", is_beside=True)
+    work(1)
+    threading.Thread(target=recording.stop).start()
+    stopping.wait(30)
+    leaving = threading.Thread(target=recording.leave)
+    leaving.start()
+    may_go_on.set()
+    leaving.join(30)
+
+    assert recording.outcome(path).size > 0, "the process would end now, and its writer with it"
+
+
 def test_a_profiler_of_the_trainer_is_not_disturbed(tmp_path: Path) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
         with pytest.raises(RecorderFailed, match="Another torch profiler is recording"):
