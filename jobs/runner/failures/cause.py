@@ -101,7 +101,10 @@ _SYMPTOMS = (
         "ran out of host memory{step}. Use a smaller model or batch, or a larger node",
     ),
     _symptom(
-        r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]|File too large|\[Errno 27\]",
+        r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]|File too large|\[Errno 27\]"
+        # torch.save's words for a file that the disk does not take whole
+        r"|inline_container\.cc:\d+\] \. (?:unexpected pos|PytorchStreamWriter failed writing)"
+        r"|basic_ios::clear: iostream error",
         "cluster",
         _DISK_FULL,
     ),

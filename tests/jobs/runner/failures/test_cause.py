@@ -118,6 +118,12 @@ WORKERS = [
         "lost its gloo connection",
     ),
     ("policy", 1, "OSError: [Errno 28] No space left on device: 'checkpoints/11'", "found the disk full"),
+    (
+        "policy",
+        1,
+        "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 1715712 vs 1715604",
+        "found the disk full",
+    ),
 ]
 
 
