@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 MIN_BYTES = 8  # what is shorter is no secret, and may stand anywhere
 _NAME = re.compile(
@@ -134,7 +134,7 @@ def hide_in(value: Any) -> Any:
 
 
 def hider(secrets: Collection[bytes]) -> Callable[[str], str]:
-    """Return what takes these secrets out of a text: as they are, as JSON and addresses write them, in base64."""
+    """Return what takes these secrets out of a text: as they are, as JSON, Python and addresses write them, base64."""
     forms = {form for secret in secrets for form in _forms(os.fsdecode(secret))}
     if not forms:
         return str
@@ -145,7 +145,10 @@ def hider(secrets: Collection[bytes]) -> Callable[[str], str]:
 def _forms(text: str) -> tuple[str, ...]:
     encoded = base64.b64encode(os.fsencode(text)).decode()
     whole = encoded[: len(encoded) - 4 * encoded.endswith("=")]  # its end changes with what follows it
-    return (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], quote(text, safe=""), whole)
+    in_json = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+    in_python = (repr(text)[1:-1], repr(os.fsencode(text))[2:-1])
+    in_addresses = (quote(os.fsencode(text), safe=safe) for safe in ("", "/", "!'()*"))
+    return (text, *in_json, *in_python, *in_addresses, quote_plus(os.fsencode(text)), whole)
 
 
 def _with_lines(texts: Iterable[str]) -> set[str]:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -141,6 +141,16 @@ def test_known_secrets_are_hidden_by_their_value_also_as_json_writes_them() -> N
     assert take_out(f"say {secret} and open-sesame-2, open-sesame") == "say *** and ***, ***"
     assert json.loads(take_out(json.dumps({"a": secret}))) == {"a": "***"}
     assert hider([])("nothing known") == "nothing known"
+
+
+@pytest.mark.parametrize("secret", ["pass word/ö+'=1", "ab/cd+ef==", "a'b\"c\\d-efgh", "line-one!(2)*"])
+def test_a_secret_is_hidden_as_python_and_addresses_write_it(secret: str) -> None:
+    ways = [repr(secret), repr(secret.encode()), f"{secret!r}"[1:-1], quote(secret), quote(secret, safe="")]
+    ways += [urlencode({"x": secret})[2:], quote(secret, safe="!'()*")]
+    hide_them = hider([secret.encode()])
+
+    for text in ways:
+        assert hide_them(text).strip("b'\"") == "***", text
 
 
 def test_a_mask_overwrites_each_form_of_a_secret_and_changes_no_length() -> None:
