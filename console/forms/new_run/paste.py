@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from jobs.adapters.adapter import Omission, OptionRename, ReadBack, adapter
-from jobs.catalog.sentence import Sentence, in_words, sentence_of
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
@@ -17,8 +18,8 @@ from jobs.catalog.trainer import trainers
 _FENCE = re.compile(r"^[ \t]*```[\w+-]*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 _NOT_SAID = {
-    "model": Sentence("The command names no model. Choose one."),
-    "data": Sentence("The command names no data. Choose some."),
+    "model": gettext_noop("The command names no model. Choose one."),
+    "data": gettext_noop("The command names no data. Choose some."),
 }
 _ASKED = "?"  # stands for a name while the rest is checked; the form is given none
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from jobs.catalog.algorithm import algorithms
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rules.rule import changed, findings
 from jobs.catalog.rules.symptom import LogSignal, matches, offers, symptoms
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
+from jobs.catalog.trainer import trainers
 from tests.conformance.unpacked_wheels import unpacked
 
 WHEELS = {"verl": "verl-0.9.1", "openrlhf": "openrlhf-0.11.2"}
@@ -309,6 +311,21 @@ def test_every_remedy_is_a_change_that_the_run_can_take(name: str) -> None:
                 after = parse_spec(to_json(changed(spec, offer.fix.changes)))
                 new = {found.rule: found.message for found in findings(after) if found.level == "error"}
                 assert set(new) <= before, f"{one.id}: {offer.title}: {new}"
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+@pytest.mark.parametrize("trainer", [name for name, info in trainers().items() if info.package])
+def test_whoever_runs_out_of_device_memory_is_offered_less_at_a_time(trainer: str, algorithm: str) -> None:
+    if algorithm not in trainers()[trainer].algorithms:
+        return
+    raw: dict[str, object] = {"algorithm": algorithm, "trainer": {"name": trainer}}
+    raw["knobs"] = {"train.micro_batch_size": 4}
+    if "train.dynamic_batch" in parse_spec(raw).knobs:
+        raw["knobs"] = {"train.micro_batch_size": 4, "train.dynamic_batch": False}
+
+    offered = [dict(one.fix.changes) for one in offers(symptoms()["memory.device"], parse_spec(raw)) if one.fix]
+
+    assert {"train.micro_batch_size": 2} in offered
 
 
 def test_a_change_that_rules_refuse_is_not_offered() -> None:
