@@ -69,9 +69,10 @@ def read_paste(text: str) -> ImportedSpec:
 
 
 def _unfenced(text: str) -> str:
-    """Return what stands between the marks of a block of code, as README files and chats have them."""
+    """Return what stands between the marks of a block of code, as README files and chats have them, with the blanks of
+    a keyboard."""
     block = _FENCE.search(text)
-    return block[1] if block is not None else text
+    return (block[1] if block is not None else text).removeprefix("\ufeff").replace("\xa0", " ")
 
 
 def _likely(text: str) -> list[str]:

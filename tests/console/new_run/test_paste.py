@@ -6,9 +6,14 @@ from console.forms.new_run.form import spec_to_form
 from console.forms.new_run.paste import read_paste
 
 
-def test_a_block_of_code_is_taken_out_of_its_marks() -> None:
-    text = "Train it:\n```bash\ntrl sft --model_name_or_path a/b --dataset_name c/d\n```\nThen look.\n"
-
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Train it:\n```bash\ntrl sft --model_name_or_path a/b --dataset_name c/d\n```\nThen look.\n",
+        "\ufefftrl\xa0sft --model_name_or_path\xa0a/b --dataset_name c/d",
+    ],
+)
+def test_what_a_page_puts_around_and_between_words_is_no_part_of_them(text: str) -> None:
     assert read_paste(text).spec.model.id == "a/b"
 
 
