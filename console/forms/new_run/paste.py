@@ -86,8 +86,8 @@ def _checked(name: str, read: ReadBack) -> ImportedSpec:
     raw = dict(read.spec)
     unread = [Omission(option=name, value="", why=why) for name, why in _NOT_SAID.items() if name not in raw]
     unread += read.unread
-    asked = [name for name in _NOT_SAID if not _is_named(raw.get(name, {}))]
-    raw |= {name: {**raw.get(name, {}), "kind": "path", "id": _ASKED} for name in asked}
+    to_name = [name for name in _NOT_SAID if not _is_named(raw.get(name, {}))]
+    raw |= {name: {**raw.get(name, {}), "kind": "path", "id": _ASKED} for name in to_name}
     try:
         spec = parse_spec(raw)
     except SpecInvalid as error:
@@ -98,7 +98,7 @@ def _checked(name: str, read: ReadBack) -> ImportedSpec:
             raise
         unread += [Omission(option=knob_id, value=str(knobs[knob_id]), why=why) for knob_id, why in wrong.items()]
         spec = parse_spec(raw | {"knobs": {k: v for k, v in knobs.items() if k not in wrong}})
-    nameless = {name: getattr(spec, name).model_copy(update={"id": ""}) for name in asked}
+    nameless = {name: getattr(spec, name).model_copy(update={"id": ""}) for name in to_name}
     return ImportedSpec(
         spec=spec.model_copy(update=nameless),
         trainer=f"{_(trainers()[name].label)} {spec.trainer.version}",

@@ -63,7 +63,7 @@ def find_program(
 ) -> ProgramCall | None:
     """Return the first command of the text that starts a program which `is_program` knows; None if there is none.
 
-    `is_argument` says what may follow a program's name that is a plain word, too: `pip install trl` does not start trl.
+    `is_argument` says what may follow a name that is a plain word, too: `pip install NAME` does not start NAME.
 
     Raises: ValueError with a sentence if the text is no shell command (a quote that never ends).
     """

@@ -37,12 +37,12 @@ def yaml_of(text: str) -> object:
         raise YamlUnreadable(where.line + 1 if where is not None else 1) from error
 
 
-def _num_parts(node: "yaml.Node", known: dict[int, int]) -> int:
+def _num_parts(node: "yaml.Node", counts: dict[int, int]) -> int:
     """Return how many parts a node has once its aliases are written out; too many where it holds itself."""
-    if id(node) in known:
-        return known[id(node)]
-    known[id(node)] = MAX_PARTS + 1  # what is met again before it is counted holds itself
+    if id(node) in counts:
+        return counts[id(node)]
+    counts[id(node)] = MAX_PARTS + 1  # what is met again before it is counted holds itself
     inner = [part for each in node.value for part in (each if isinstance(each, tuple) else (each,))]
     parts = inner if not isinstance(node.value, str) else []
-    known[id(node)] = 1 + sum(_num_parts(part, known) for part in parts)
-    return known[id(node)]
+    counts[id(node)] = 1 + sum(_num_parts(part, counts) for part in parts)
+    return counts[id(node)]
