@@ -96,14 +96,22 @@ class RunVerdict:
 
 
 def decide(
-    *, speed: ConfidenceInterval | None, outcome: str, gain: ConfidenceInterval | None, is_comparable: bool = True
+    *,
+    speed: ConfidenceInterval | None,
+    outcome: str,
+    gain: ConfidenceInterval | None,
+    is_comparable: bool = True,
+    learns_alike: bool = True,
 ) -> Badge:
-    """Return the badge: by the outcome if it shows a difference, else by the step time if that `is_comparable`."""
+    """Return the badge: by the outcome if it shows a difference, else by the step time if that `is_comparable`.
+
+    `learns_alike` is False where they share no outcome though one of them has one: then no step time makes one better.
+    """
     if outcome and gain is None:
         return "not_enough"
     if gain is not None and gain.excludes(0):
         return "better" if (gain.value > 0) == (metric(outcome).better == "higher") else "worse"
-    if speed is not None and not is_comparable:
+    if speed is not None and not (is_comparable and learns_alike):
         return "not_comparable"
     if speed is not None and speed.excludes(1):
         return "better" if speed.value < 1 else "worse"
@@ -125,9 +133,10 @@ def verdict(
     speed = paired_ratio(run[STEP_METRIC], base[STEP_METRIC], spreads.of(STEP_METRIC)) if times else None
     outcome = outcome_of([run, base])
     gain = paired_difference(run[outcome], base[outcome]) if outcome else None
+    learns_alike = bool(outcome) or not any(name in side for side in (run, base) for name in OUTCOMES)
     return RunVerdict(
         run_id=run_id,
-        badge=decide(speed=speed, outcome=outcome, gain=gain, is_comparable=is_comparable),
+        badge=decide(speed=speed, outcome=outcome, gain=gain, is_comparable=is_comparable, learns_alike=learns_alike),
         speed=speed,
         times=times,
         outcome=outcome,

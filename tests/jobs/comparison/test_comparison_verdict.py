@@ -82,6 +82,17 @@ def test_runs_that_share_no_outcome_say_so() -> None:
     assert (found.outcome, found.gain, found.badge) == ("", None, "not_enough")
 
 
+def test_a_faster_step_makes_no_run_better_that_learns_something_else() -> None:
+    pairs = {"time/step_seconds": column(*[1.0, 1.02] * 20), "loss/pairs": column(*[0.5, 0.6] * 20)}
+    reward = {"time/step_seconds": column(*[2.0, 2.04] * 20), "reward/mean": column(*[0.5, 0.6] * 20)}
+    neither = [{"time/step_seconds": side["time/step_seconds"]} for side in (pairs, reward)]
+
+    found = verdict(run_id="r-2", run=pairs, base=reward)
+
+    assert (found.badge, found.is_speed_comparable) == ("not_comparable", True)
+    assert verdict(run_id="r-2", run=neither[0], base=neither[1]).badge == "better"
+
+
 def test_the_window_is_common_to_all_that_have_begun() -> None:
     assert common_window([400, 184, 0, 300]) == StepWindow(low=1, high=184, total=184)
     assert common_window([100_000, 90_000]) == StepWindow(low=85_001, high=90_000, total=90_000)

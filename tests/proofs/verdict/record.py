@@ -44,7 +44,7 @@ class Demo:
 
 
 DEMOS = (
-    *(Demo(seed=seed) for seed in range(1, 13)),
+    *(Demo(seed=seed) for seed in range(1, 21)),
     *(Demo(seed=seed, spinning=1) for seed in (1, 2)),
 )
 
