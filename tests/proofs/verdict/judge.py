@@ -4,13 +4,11 @@ from dataclasses import replace
 from itertools import combinations
 
 from jobs.comparison.conditions import RunConditions
-from tests.proofs.verdict.corpus import Sample, demos, others
+from tests.proofs.verdict.corpus import MEASURED, Sample, demos, others
 from tests.proofs.verdict.pairs import Told, same_run, told, two_seeds
 from tests.proofs.verdict.report import Found
 
 PLANTED = (0.02, 0.05, 0.1, 0.3)
-MEASURED = 12
-"""Up to this seed runs gave the spread that counts without repeats (`DEMO_SPREAD`); later ones only test it."""
 QUIET = 0.2
 """What others take of a quiet node's CPU cores at most: what this machine does for itself is a tenth."""
 

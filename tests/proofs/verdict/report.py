@@ -6,7 +6,7 @@ from pathlib import Path
 
 from console.compare_numbers import times_text
 from jobs.comparison.efficiency import efficiency_of
-from tests.proofs.verdict.corpus import Sample
+from tests.proofs.verdict.corpus import MEASURED, Sample
 from tests.proofs.verdict.pairs import BLOCK, NEARBY, Told
 
 REPORT = Path(__file__).parents[3] / "docs" / "proofs" / "verdict.md"
@@ -82,8 +82,8 @@ def _identical(found: Found) -> list[str]:
         "node is part of each demo's record, so that pairs on which it differed are called not comparable. On a quiet "
         "node the median step times of seeds differed by 3.8 % (standard deviation) though each was measured to 1 %: "
         "where processes and memory lie is not seen in the steps of one run. Intervals of single runs cover that: by "
-        "these seeds (which is no test of itself), or by repeats in the project, which the last row is a test of: two "
-        "seeds are judged by what the others differed by.",
+        f"what the first {MEASURED} seeds differed by, which later ones test, or by repeats in the project, which the "
+        "last row tests: two seeds are judged by what all the others differed by.",
     ]
 
 
