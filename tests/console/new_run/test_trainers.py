@@ -148,10 +148,11 @@ PASTED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "unread"), [("openrlhf", "learning_rates"), ("verl", "nonsense"), ("verl yaml", "nonsense")]
+    ("name", "unread", "open_fields"),
+    [("openrlhf", "learning_rates", []), ("verl", "nonsense", []), ("verl yaml", "nonsense", ["data.id"])],
 )
 def test_a_pasted_command_fills_the_form_and_says_what_was_not_understood(
-    editor: Client, name: str, unread: str
+    editor: Client, name: str, unread: str, open_fields: list[str]
 ) -> None:
     answer = editor.post(reverse("new-run-import"), {"text": PASTED[name]}).json()
 
@@ -159,7 +160,8 @@ def test_a_pasted_command_fills_the_form_and_says_what_was_not_understood(
     assert values["trainer.name"] == name.partition(" ")[0]
     assert values["model.id.hub"].startswith("Qwen/")
     assert unread in answer["report"].split('data-pasted="unread"')[1].split("</details>")[0]
-    assert editor.post(reverse("new-run-check"), values).json()["problems"] == []
+    problems = editor.post(reverse("new-run-check"), values).json()["problems"]
+    assert [problem["field"] for problem in problems] == open_fields
 
 
 def test_what_is_left_out_on_purpose_stands_apart_from_what_was_not_understood(editor: Client) -> None:

@@ -195,8 +195,14 @@ def test_a_checkpoint_of_a_reward_model_becomes_one_of_sequence_classification(
     merge(monkeypatch, "zero", folder, origin, tmp_path / "whole", EXACT, "--scores")
 
     whole = AutoModelForSequenceClassification.from_pretrained(tmp_path / "whole").eval()
-    assert torch.equal(logits_of(whole), logits_of(judge))
+    trained = judge.state_dict()
+    assert all(torch.equal(tensor, trained[name]) for name, tensor in whole.state_dict().items())
+    assert torch.allclose(logits_of(whole), logits_of(judge), atol=1e-4)  # sums may be taken in another order
     assert whole.config.pad_token_id == 0  # so that several texts can be scored together
+    tokenizer = model_merge.AutoTokenizer.from_pretrained(origin)
+    untrained = AutoModelForSequenceClassification.from_pretrained(origin, num_labels=1).eval()
+    assert model_merge.says_the_same(whole, judge, tokenizer, scores=True)
+    assert not model_merge.says_the_same(untrained, judge, tokenizer, scores=True)  # its head is drawn
 
 
 def test_adapters_of_a_reward_model_become_it_with_their_head_and_are_refused_without(
