@@ -40,6 +40,7 @@ class _Current:
     step: int = -1
     steps: threading.Lock = field(default_factory=threading.Lock)
     is_stopping: bool = False
+    has_ended: bool = False  # and its file is being written, by `writer` or by the thread that ends the process
     writer: threading.Thread | None = None
 
 
@@ -68,7 +69,7 @@ def start(tool: str, *, folder: Path, name: str, is_beside: bool = False, what: 
         before.writer.join(WRITER_SECONDS)
     with _lock:
         if _current is not None:
-            doing = "written" if _current.writer else "recorded"
+            doing = "written" if _current.has_ended else "recorded"
             raise RecorderFailed(f"{_current.path.name} is still being {doing} in this process. Ask again afterwards.")
         chosen = load_tool(tool)
         if problem := chosen.problem():
@@ -94,7 +95,7 @@ def start(tool: str, *, folder: Path, name: str, is_beside: bool = False, what: 
 def at_step(step: int) -> None:
     """Say that the work from here on is for `step`; never raises. Without a recording it does nothing."""
     current = _current
-    if current is None or current.writer or current.step == step:
+    if current is None or current.has_ended or current.step == step:
         return
     with current.steps, contextlib.suppress(Exception):  # a range that is missing is a flaw of the recording alone
         if current.is_stopping:
@@ -106,8 +107,13 @@ def at_step(step: int) -> None:
 
 
 def stop() -> Path:
-    """End the recording and let the file be written by a thread; return its path. Raises: RecorderFailed."""
+    """End the recording and let the file be written by a thread; return its path. Raises: RecorderFailed.
+
+    Where the process is ending meanwhile, and writes it already, there is nothing left to do.
+    """
     with _lock:
+        if _current is not None and _current.has_ended and _current.writer is None:
+            return _current.path
         current = _end()
         current.writer = threading.Thread(target=_write, args=(current,), name="recording", daemon=True)
         current.writer.start()
@@ -117,7 +123,7 @@ def stop() -> Path:
 def _end() -> _Current:
     """End the recording, and return it; the caller holds the lock, and sees to the file. Raises: RecorderFailed."""
     current = _current
-    if current is None or current.writer:
+    if current is None or current.has_ended:
         raise RecorderFailed("Nothing is being recorded in this process.")
     try:
         with current.steps:
@@ -132,6 +138,7 @@ def _end() -> _Current:
         _forget(current)
         raise error if isinstance(error, RecorderFailed) else RecorderFailed(_error_text(error)) from error
     _detach(current)
+    current.has_ended = True
     _outcomes[current.path] = Outcome(path=current.path)
     return current
 
@@ -161,7 +168,7 @@ def _keep(current: _Current) -> None:
     if not _lock.acquire(timeout=WRITER_SECONDS):
         return
     try:
-        if current.writer is None:  # nobody has ended it while this waited for the lock
+        if not current.has_ended:  # nobody has ended it while this waited for the lock
             ended = _end()
     except RecorderFailed:
         return
@@ -182,7 +189,7 @@ def discard() -> None:
     """Drop a recording that nobody wants any more."""
     with _lock:
         current = _current
-        if current is None or current.writer:
+        if current is None or current.has_ended:
             return
         _forget(current)
 

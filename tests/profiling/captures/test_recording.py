@@ -123,6 +123,34 @@ def test_a_process_that_ends_while_a_recording_is_ended_waits_for_its_file(
     assert recording.outcome(path).size > 0, "the process would end now, and its writer with it"
 
 
+def test_a_recording_that_is_ended_while_its_process_ends_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who leaves writes it; to end it once more then broke off what was being written."""
+    is_writing, may_go_on = threading.Event(), threading.Event()
+    write = torch_recorder.TorchRecorder.write
+
+    def slow_write(self: torch_recorder.TorchRecorder) -> None:
+        is_writing.set()
+        may_go_on.wait(30)
+        write(self)
+
+    monkeypatch.setattr(torch_recorder.TorchRecorder, "write", slow_write)
+    path = recording.start("torch", folder=tmp_path, name="policy-0", is_beside=True)
+    work(1)
+    leaving = threading.Thread(target=recording.leave)
+    leaving.start()
+    is_writing.wait(30)
+
+    recording.discard()  # neither takes it away
+    assert recording.stop() == path
+    assert recording.outcome(path).size < 0
+    may_go_on.set()
+    leaving.join(30)
+
+    assert recording.outcome(path).size == path.stat().st_size > 0
+
+
 def test_a_profiler_of_the_trainer_is_not_disturbed(tmp_path: Path) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
         with pytest.raises(RecorderFailed, match="Another torch profiler is recording"):
