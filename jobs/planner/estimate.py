@@ -2,7 +2,7 @@
 
     estimate(job) -> Estimate
 
-Verdict: what is estimated fits up to 0.92 of what is usable, and is tight up to 1.03 (result.TIGHT_FROM, TIGHT_TO).
+Verdict: what is estimated fits up to 0.92 of what is usable, and is tight up to 1.08 (result.TIGHT_FROM, TIGHT_TO).
 Every phase is checked, and the worst verdict is the job's. An engine sizes its cache by what it was given, to the byte:
 its own bytes count as they are, the others' with that margin. What its budget leaves out, the driver's context, is not
 known to the byte: it fits if it does at its largest. A family that was never measured widens the margin by its band.
@@ -24,6 +24,7 @@ from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_byte
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
 from jobs.planner.result import (
+    ENGINE_LACK,
     TIGHT_FROM,
     TIGHT_TO,
     ConstantUse,
@@ -251,12 +252,13 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
         and accelerator.has_bf16
     )
     is_known = is_known and training.model.cache_layers == training.model.num_layers
-    band = constants.estimate.band_experts if training.model.experts else constants.estimate.band_dense
+    usual = constants.estimate.band_dense
     trained = [each for each in (training, job.critic) if each is not None]
+    band = max(usual, constants.estimate.band_experts) if any(each.model.experts for each in trained) else usual
     if any(is_quantized_and_sharded(each) for each in trained):
-        return band, max(band, constants.estimate.band_unmeasured, constants.estimate.band_sharded_quantized)
+        return usual, max(band, constants.estimate.band_unmeasured, constants.estimate.band_sharded_quantized)
     is_known = is_known and (accelerator.is_host or all(is_measured(each) for each in trained))
-    return band, band if is_known else max(band, constants.estimate.band_unmeasured)
+    return usual, band if is_known else max(band, constants.estimate.band_unmeasured)
 
 
 def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, risk: float) -> Iterator[Sentence]:
@@ -325,7 +327,7 @@ def _exceeded_host_bytes(job: Job, needed: float, constants: Constants) -> float
 def _is_near(engine: EngineMemory, accelerator: Accelerator) -> bool:
     """Return whether what an engine is short of is less than its own bytes are known to."""
     lack = 0 if engine.shortage is None else engine.shortage.missing
-    return 0 < lack <= (TIGHT_TO - 1) * accelerator.usable_bytes
+    return 0 < lack <= ENGINE_LACK * accelerator.usable_bytes
 
 
 def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ...]) -> str | None:

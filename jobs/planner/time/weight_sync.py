@@ -48,12 +48,18 @@ def matrices(model: ModelShape) -> int:
 
 
 def transport_of(job: Job) -> SyncTransport:
-    """Return the way that a job's weights travel: as its trainer's reader has it, or what is usual of its placement."""
+    """Return the way that a job's weights travel: as its trainer's reader has it, or what is usual of its placement.
+
+    Buffers of FSDP and DeepSpeed are filled by one rank, which has gathered all; Megatron's stages and expert ranks
+    send what each of them holds.
+    """
     if job.placement != "split":
         return "ipc"
     if job.sync_transport:
         return job.sync_transport
-    return "buckets" if job.sync_bucket_bytes else "tensors"
+    if not job.sync_bucket_bytes:
+        return "tensors"
+    return "buckets" if job.policy.family == "megatron" else "broadcast"
 
 
 def sync_seconds(job: Job, constants: Constants) -> Interval:

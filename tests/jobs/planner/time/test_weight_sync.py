@@ -52,7 +52,8 @@ def test_experts_across_nodes_are_gathered_one_by_one_where_devices_are_shared()
 def test_a_job_that_names_no_way_takes_the_usual_one() -> None:
     assert transport_of(replace(JOB, placement="colocated", sync_transport="deltas")) == "ipc"
     assert transport_of(JOB) == "tensors"
-    assert transport_of(replace(JOB, sync_bucket_bytes=1 << 30)) == "buckets"
+    assert transport_of(replace(JOB, sync_bucket_bytes=1 << 30)) == "broadcast"
+    assert transport_of(replace(JOB, policy=MIXED, sync_bucket_bytes=1 << 30)) == "buckets"
     assert transport_of(replace(JOB, sync_transport="broadcast")) == "broadcast"
 
 
