@@ -11,6 +11,7 @@ class DecodeConstants:
     packed_share: float
     compute: float
     compute_experts: float
+    tile_rows: float
     prefill: float
     prefill_experts: float
     rollout_share: float
@@ -25,6 +26,7 @@ class DecodeConstants:
     eager_expert_layer_seconds: float
     sampler_layer_seconds: float
     sequence_seconds: float
+    sequence_share_ahead: float
     link: float
     others: float
     band_dense: float
@@ -134,6 +136,7 @@ class NetworkConstants:
     sync_seconds: float
     sync_local_tensor_seconds: float
     sync_local_rate: float
+    sync_ipc_local_tensor_seconds: float
     sync_ipc_tensor_seconds: float
     sync_tensor_seconds: float
     sync_tensor_rate: float
@@ -144,7 +147,6 @@ class NetworkConstants:
     sync_broadcast_tensor_seconds: float
     sync_broadcast_rate: float
     sync_delta_rate: float
-    sync_fast: float
     sync_band_ipc: float
     sync_band_tensors: float
     sync_band_buckets: float

@@ -96,8 +96,7 @@ class Estimator:
         """Return True if the policy's update and what the other trainers and models keep beside it are alone more than
         fits, whatever the engine: `fit` would say no. False says nothing. `above`: the share of what is usable that is
         too much, 0 for the share at which nothing is tight any more."""
-        usual, band = _bands(job, self._constants)
-        most = job.fleet.accelerator.usable_bytes * (above or TIGHT_TO * (1 + band - usual))
+        most = job.fleet.accelerator.usable_bytes * (above or TIGHT_TO)
         return least_bytes_of_update(job, self._constants, self._memo, most=most) > most
 
     def holds_no_sequence(self, job: Job) -> bool:
@@ -284,7 +283,7 @@ def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, 
 
 def _verdict(pools: tuple[PoolEstimate, ...], risk: float, unsure: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
     """Return the verdict, and the pool and phase that decide it: of the phases with the worst one, that with least to
-    spare. `risk` widens the margin to both sides, as a share of what is needed; `unsure` as in _phase_verdict."""
+    spare. `risk` widens the margin below the limit, as a share of what is needed; `unsure` as in _phase_verdict."""
     ranked = [
         (_RANKS.index(_phase_verdict(pool, phase, risk, unsure)), _needed(pool, phase), pool, phase)
         for pool in pools
@@ -301,7 +300,7 @@ def _phase_verdict(pool: PoolEstimate, phase: PhaseMemory, risk: float, unsure: 
     brim = phase.memory.total + (unsure if own else 0)
     if _needed(pool, phase) * (1 + risk) <= 1 and brim <= pool.limit:
         return "fits"
-    return "tight" if own + others / (TIGHT_TO * (1 + risk)) <= 1 else "no"
+    return "tight" if own + others / TIGHT_TO <= 1 else "no"
 
 
 def _needed(pool: PoolEstimate, phase: PhaseMemory) -> float:

@@ -57,6 +57,8 @@ class Layout:
     stages; FSDP full shard is 3, Megatron's distributed optimizer 1). `shard_group`: ranks that share one copy, 0 for
     all (hybrid sharding, ZeRO++ secondary partition). `first_stage_layers`, `last_stage_layers`: layers of the end
     stages of a pipeline where they are set by hand, 0 where all stages hold the same; the stages between hold the rest.
+    `is_ring_balanced`: ranks of context parallelism hold parts of both ends of a sequence (zigzag), so that none of
+    them has more of the causal half than others.
     """
 
     num_devices: int = 1
@@ -70,6 +72,7 @@ class Layout:
     shards: int = 0
     shard_group: int = 0
     has_sequence_parallel: bool = True
+    is_ring_balanced: bool = False
     first_stage_layers: int = 0
     last_stage_layers: int = 0
 
@@ -212,8 +215,10 @@ class Training:
 
     @property
     def attends_by(self) -> Attention:
-        """The kernel of attention that runs, whatever is asked for: a model that Transformers has none for is eager."""
-        return self.attention if self.model.has_fused_attention or self.kernels == "megatron" else "eager"
+        """The kernel of attention that runs, whatever is asked for: of a model that Transformers has none for its
+        modules are eager. Who fuses norms, or compiles, brings modules of its own."""
+        is_of_transformers = self.kernels in ("eager", "liger")
+        return self.attention if self.model.has_fused_attention or not is_of_transformers else "eager"
 
     @property
     def tokens(self) -> int:
@@ -248,13 +253,14 @@ class Engine:
     `weight_bytes` per element of matrices (None: as the checkpoint holds them), `kv_bytes` per element. `version` is
     "" for the newest known. `sleep_level`: 0 none, 1 weights to the host, 2 weights dropped. 0 for a size that the
     engine chooses itself (`max_num_seqs`, `max_batched_tokens`, `max_model_len`, `block_tokens` of its cache).
-    `shares_weights`: it generates by the trainer's own weights, so it has none, and nothing is synced. `sampler`: how
+    `name` "trainer": no engine beside, the trainer's own code draws token by token. `shares_weights`: it generates by
+    the trainer's own weights, so it has none, and nothing is synced. `sampler`: how
     vLLM cuts the distribution to top-k and top-p, "sort" or by FlashInfer's kernels (its start-up log says "Using
     FlashInfer for top-p & top-k"); "" as its release does by itself.
     """
 
     model: ModelShape
-    name: Literal["vllm", "sglang"] = "vllm"
+    name: Literal["vllm", "sglang", "trainer"] = "vllm"
     version: str = ""
     num_engines: int = 1
     tensor: int = 1

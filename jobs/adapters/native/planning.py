@@ -151,6 +151,7 @@ def _job(source: RunContext) -> Job:
         )
     engine = Engine(
         model=source.models.policy,
+        name="trainer" if ranks_draw else "vllm",
         num_engines=hardware.policy_ranks if ranks_draw else ROLES["vllm"].num_workers(spec),
         tensor=1 if ranks_draw else hardware.tensor_parallel_size,
         utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),

@@ -64,7 +64,7 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
     weights = [weight_bytes(engine, stage) for stage in ranks]
     peaks = [_peak(engine, stage, seqs, batched, constants) for stage in ranks]
     graphs = round(constants.engine.graph_bytes * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
-    # Who draws by the trainer's own weights is the trainer's process, whose context is counted there.
+    # Where the trainer's process draws, or an engine within it, the context is counted there.
     others = 0 if engine.shares_weights else _non_torch(engine, accelerator, constants)
     context = 0 if engine.shares_weights else round(constants.engine.context_bytes)
     if engine.name == "sglang":
@@ -115,6 +115,12 @@ def is_first_engine(engine: Engine) -> bool:
     """Return whether this is vLLM's first engine, which schedules between steps in the process that runs them: the
     default before 0.8."""
     return engine.name == "vllm" and _version(engine) < (0, 8)
+
+
+def schedules_ahead(engine: Engine) -> bool:
+    """Return whether an engine is known to prepare a step while the last one runs: vLLM from 0.14 on (asynchronous
+    scheduling by default)."""
+    return engine.name == "vllm" and bool(engine.version) and _numbers(engine) >= (0, 14)
 
 
 def reserves_memory(engine: Engine) -> bool:

@@ -1,8 +1,10 @@
 """Seconds of one decode step and of prefill on a rollout engine.
 
 A step of B sequences streams the weights that it touches and the keys and values of every live token, multiplies, talks
-to its other devices, and pays the host per layer and sequence. Of experts, B tokens touch E*(1-(1-k/E)^B). A pipeline
-of p stages has p batches under way, each of B/p sequences, each through all stages.
+to its other devices, and pays the host per layer and sequence. Products and the weights that they read overlap: the
+longer of the two counts, and products are made of tiles, as long for one sequence as for all that a tile holds. Of
+experts, B tokens touch E*(1-(1-k/E)^B). A pipeline of p stages has p batches under way, each of B/p sequences, each
+through all stages.
 """
 
 from collections import Counter
@@ -11,14 +13,14 @@ from dataclasses import dataclass
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.job import Engine
-from jobs.planner.serving.engine_memory import is_first_engine
+from jobs.planner.serving.engine_memory import is_first_engine, schedules_ahead
 from jobs.planner.serving.engine_weights import expert_bytes, expert_ranks, layer_bytes, matrix_bytes, vocabulary_bytes
 from jobs.planner.serving.kv_cache import layer_token_bytes
 from jobs.planner.time.network import card_bandwidth
 
 _NODE = 8  # devices of a node, where more of them are not joined by one link
+_NARROWEST = 0.5  # of a tile of 16 bits: kernels of fewer bits widen them first, and gain no more
 _WIDENED = ("gptq", "awq", "bitsandbytes", "mxfp4")  # multiplied in bf16 after their weights were widened
-
 _PACKED = ("gptq", "awq", "bitsandbytes", "compressed-tensors")  # four bits that a kernel widens on the way
 
 
@@ -26,13 +28,17 @@ _PACKED = ("gptq", "awq", "bitsandbytes", "compressed-tensors")  # four bits tha
 class Decoder:
     """What a decode step of one engine costs: coefficients in seconds, made once and then asked for many steps.
 
-    `dense_seconds`: weights that every step reads, and what each layer takes anyway; `expert_seconds`: all experts of
-    a device; `sequence_seconds` per sequence; `reach`: per window (0: none), seconds per live token of a sequence.
+    `dense_seconds`: weights that every step reads; `product_seconds`: what they are multiplied for, per sequence, of
+    which a tile holds `tile`; `fixed_seconds`: what each layer takes anyway; `expert_seconds`: all experts of a device;
+    `sequence_seconds` per sequence; `reach`: per window (0: none), seconds per live token of a sequence.
     `ratio` is k/E, `spread` over how many engines the tokens of one step of experts come from. `launch_seconds`: what
     the host takes to start a step's kernels one by one, 0 where a graph starts them; the longer of the two counts.
     """
 
     dense_seconds: float
+    product_seconds: float
+    fixed_seconds: float
+    tile: float
     expert_seconds: float
     sequence_seconds: float
     reach: tuple[tuple[int, float], ...]
@@ -44,7 +50,8 @@ class Decoder:
     def step(self, batch: float, context: float) -> float:
         """Return seconds of one step of `batch` sequences with `context` live tokens each in the mean."""
         each = max(batch / self.pipeline, 1.0)
-        seconds = self.dense_seconds + self.sequence_seconds * each
+        multiplied = self.product_seconds * max(each, self.tile)
+        seconds = max(self.dense_seconds, multiplied) + self.fixed_seconds + self.sequence_seconds * each
         if self.expert_seconds:
             seconds += self.expert_seconds * (1 - (1 - self.ratio) ** (each * self.spread))
         for window, rate in self.reach:
@@ -88,19 +95,24 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
     if is_first_engine(engine):
         fixed += constants.decode.first_engine_seconds
-    if engine.shares_weights:
+    if engine.name == "trainer":
         fixed += model.num_layers * constants.decode.sampler_layer_seconds
     peak = product_rate(engine, accelerator, constants)
-    sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * constants.decode.compute)
-    sequence += 2 * expert_products / (peak * constants.decode.compute_experts)
-    sequence += constants.decode.sequence_seconds
+    multiplied = 2 * (products + model.vocab * model.hidden / tensor) / (peak * constants.decode.compute)
+    sequence = 2 * expert_products / (peak * constants.decode.compute_experts)
+    sequence += constants.decode.sequence_seconds * (
+        constants.decode.sequence_share_ahead if schedules_ahead(engine) else 1.0
+    )
     if is_shared:  # two reductions of a hidden state per layer, each over the link twice but for the own part
         volume = model.num_layers * 2 * 2 * model.hidden * 2 * (1 - 1 / ranks)
         link = card_bandwidth(accelerator) if beyond else accelerator.link_bandwidth
         sequence += volume / (link * constants.decode.link)
     slower = 1.0 if accelerator.vendor == "nvidia" else constants.decode.others
     return Decoder(
-        dense_seconds=(dense / streamed + fixed) * slower,
+        dense_seconds=dense / streamed * slower,
+        product_seconds=multiplied * slower,
+        fixed_seconds=fixed * slower,
+        tile=constants.decode.tile_rows * min(max(matrix_bytes(engine) / 2, _NARROWEST), 1.0),
         expert_seconds=experts / streamed * slower,
         sequence_seconds=sequence * slower,
         reach=tuple((window, rate * slower) for window, rate in reach.items()),
@@ -113,7 +125,7 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
 
 def _launch_seconds(engine: Engine, constants: Constants) -> float:
     """Return the seconds in which the host starts one step without CUDA graphs: layers of experts take more kernels."""
-    if not engine.is_eager or engine.shares_weights:
+    if not engine.is_eager or engine.name == "trainer":
         return 0.0
     routed = sum(layer.is_moe for layer in engine.model.layers)
     k = constants.decode

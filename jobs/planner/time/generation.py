@@ -58,9 +58,16 @@ def decode_tokens_per_second(
 
 
 def generation_seconds(
-    engine: Engine, accelerator: Accelerator, rollouts: Rollouts, num_engines: int, constants: Constants
+    engine: Engine,
+    accelerator: Accelerator,
+    rollouts: Rollouts,
+    num_engines: int,
+    constants: Constants,
+    *,
+    share: float = 1.0,
 ) -> Interval:
-    """Return seconds until the last of a batch's responses is there, over `num_engines` that share it evenly.
+    """Return seconds until the last of a batch's responses is there, over `num_engines` that share it evenly. `share`:
+    of the speed of an engine that serves alone.
 
     Raises: JobInvalid for what no engine takes, for lengths that are not positive, and where a sequence of the greatest
     length does not fit into the engine's cache.
@@ -98,7 +105,7 @@ def generation_seconds(
     drawn = response_lengths(
         estimated, total=total, mean=mean, cap=lengths.max_response, spread=spread, groups=int(estimated / width)
     )
-    seconds = run.seconds(drawn) * num / estimated / constants.decode.rollout_share
+    seconds = run.seconds(drawn) * num / estimated / share
     factor = constants.decode.band_rollout
     if not lengths.mean_response:
         factor = max(factor, constants.decode.band_lengths)

@@ -103,7 +103,8 @@ def layer_seconds(
     share = tokens / layout.tensor
     products = share * (flops.dense + flops.experts) / rates.products
     attention = share * flops.attention / rates.attention
-    if layout.context > 1 and training.kernels != "megatron":  # its ring gives all ranks the same share
+    is_balanced = layout.is_ring_balanced or training.kernels == "megatron"  # its ring gives all ranks the same share
+    if layout.context > 1 and not is_balanced:
         busiest = (2 * layout.context - 1) / layout.context  # of the causal half, over the mean
         attention *= max(busiest / constants.speed.ring_share, 1.0)
     moved = HALF * share * _moved_elements(layer, model, training, constants)
@@ -160,23 +161,44 @@ _MOVED: dict[Kernels, Callable[[SpeedConstants], float]] = {
 def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
     """Return elements read and written per token in a layer's forward pass.
 
-    Of what it saves, a factor by kernels. Of adapters, arithmetic: one beside a product of (in, out) reads its input,
-    writes what it adds, and reads and writes the output once more where the two are joined: in + 2 * out, which is 1.5
-    times in + out over the matrices of a layer; what passes between its own two matrices is too thin to count.
+    Of what it saves, a factor by kernels. Of adapters, arithmetic (_adapter_elements); what passes between an adapter's
+    own two matrices is too thin to count.
     """
     width = model.shared_width if layer.is_moe else model.mlp_width
-    saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + 3 * width
+    saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + (3 if model.is_gated else 2) * width
     moved = saved * _MOVED[training.kernels](constants.speed)
     beside = beside_experts = 0.0
     if training.method != "full":
         sides = layer_adapters(layer, model, 1, training.lora_targets)
-        beside, beside_experts = (_ADAPTER_SIDES * constants.speed.adapter_passes * side for side in sides)
+        each = _adapter_elements(training) * constants.speed.adapter_passes
+        beside, beside_experts = (each * side for side in sides)
     if not layer.is_moe:
         return moved + beside
     share = model.experts_per_token / model.experts
     passes = constants.speed.moved_grouped if training.kernels == "megatron" else constants.speed.moved_experts
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
     return moved + beside + routed * passes + share * beside_experts
+
+
+def _adapter_elements(training: Training) -> float:
+    """Return elements of 16 bits that an adapter beside a product of (in, out) reads and writes, over in + out: a
+    layer's matrices are as wide at one end as at the other.
+
+    Bytes of its input: read; widened first where the adapter is float32 (PEFT), and narrowed again under autocast; with
+    dropout read, written and masked. Of its output: written, scaled, added to the product's and, wider than that,
+    narrowed; scaling and adding are one pass where they are fused.
+    """
+    is_fused = training.kernels in ("fused", "compiled", "megatron")
+    is_wide = (training.adapter_bytes or training.weight_bytes) > HALF and training.compute != "fp32"
+    if is_fused:
+        read, dropped, written = 2.0, 3.0, 8.0
+    elif not is_wide:
+        read, dropped, written = 2.0, 5.0, 12.0
+    elif training.mixed_precision == "pure":
+        read, dropped, written = 10.0, 9.0, 28.0
+    else:
+        read, dropped, written = 14.0, 9.0, 12.0
+    return (read + dropped * training.has_adapter_dropout + written) / 2 / HALF
 
 
 def head_seconds(
@@ -201,13 +223,13 @@ def optimizer_bytes(optimizer: Optimizer, speed: SpeedConstants) -> float:
     return _OPTIMIZER_BYTES[optimizer](speed)
 
 
-_ADAPTER_SIDES = 1.5  # elements moved over in + out: a layer's matrices are as wide at one end as at the other
 _LOGIT_BYTES: Mapping[Head, Callable[[SpeedConstants], float]] = {
     "unfused": lambda speed: speed.logit_bytes_unfused,
     "compiled": lambda speed: speed.logit_bytes_compiled,
     "chunked": lambda speed: speed.logit_bytes_chunked,
     "parallel": lambda speed: speed.logit_bytes_parallel,
     "inplace": lambda speed: speed.logit_bytes_inplace,
+    "half": lambda speed: speed.logit_bytes_inplace,  # five passes over 16 bits, as where nothing is copied
 }
 _OPTIMIZER_BYTES: Mapping[Optimizer, Callable[[SpeedConstants], float]] = {
     "adam": lambda speed: speed.adam_bytes,

@@ -219,7 +219,8 @@ def _rollout(
     if memory.shortage is not None or memory.cache.longest_sequence() < longest:
         room = 2 * max(memory.cache.sequence_bytes(longest), 2**30)
         able = replace(engine, kv_cache_bytes=room, max_model_len=longest)
-    synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, constants)
+    share = constants.decode.rollout_share
+    synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, constants, share=share)
     synchronous += _drawn_again(able, job, rollouts, constants)
     if job.schedule == "sync" or not job.staleness:
         return synchronous
@@ -235,7 +236,7 @@ def _rollout(
 
 def _drawn_again(engine: Engine, job: Job, rollouts: Rollouts, constants: Constants) -> Interval:
     """Return seconds of the generations after the first, each for the groups of the one before that had no variance."""
-    constant = constants.get("decode.drawn_again")
+    constant, speed = constants.get("decode.drawn_again"), constants.decode.rollout_share
 
     def seconds(share: float) -> Interval:
         total, prompts = NOTHING, float(rollouts.prompts)
@@ -244,7 +245,9 @@ def _drawn_again(engine: Engine, job: Job, rollouts: Rollouts, constants: Consta
             if prompts < 1:
                 break
             fewer = replace(rollouts, prompts=math.ceil(prompts))
-            total += generation_seconds(engine, job.fleet.accelerator, fewer, engine.num_engines, constants)
+            total += generation_seconds(
+                engine, job.fleet.accelerator, fewer, engine.num_engines, constants, share=speed
+            )
         return total
 
     return Interval(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, Job, SyncTransport, Training
-from jobs.planner.result import Interval
+from jobs.planner.result import Interval, around
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.time.network import card_bandwidth, link_of, node_bandwidth
 
@@ -65,15 +65,13 @@ def transport_of(job: Job) -> SyncTransport:
 def sync_seconds(job: Job, constants: Constants) -> Interval:
     """Return seconds of one weight sync, as sure as its transport was measured (network.sync_band_*).
 
-    Networks and gathers can take several times as long; none is much faster than its links (network.sync_fast).
+    Networks, gathers and releases of a trainer make the same transport several times as fast or slow.
     """
     transport = transport_of(job)
     seconds = weight_sync_seconds(
         job.policy, job.fleet, constants, transport=transport, engine_devices=job.engine_devices
     )
-    factor = constants.value(_BANDS[transport])
-    low = seconds / min(factor, constants.network.sync_fast)
-    return Interval(low=low, middle=seconds, high=seconds * factor)
+    return around(seconds, constants.value(_BANDS[transport]))
 
 
 def weight_sync_seconds(
@@ -98,8 +96,8 @@ def _colocated(training: Training, fleet: Fleet, constants: Constants) -> float:
     size, tensors = _HALF * training.model.parameters, matrices(training.model)
     spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
     group = link_of(fleet, min(spread, layout.num_devices), 1, constants)
-    is_near = spread <= max(fleet.devices_per_node, fleet.accelerator.domain)
-    calls = tensors * (network.sync_local_tensor_seconds if is_near else network.sync_ipc_tensor_seconds)
+    is_near = min(spread, layout.num_devices) <= max(fleet.devices_per_node, fleet.accelerator.domain)
+    calls = tensors * (network.sync_ipc_local_tensor_seconds if is_near else network.sync_ipc_tensor_seconds)
     return network.sync_seconds + calls + size / layout.pipeline / min(group.bandwidth, network.sync_local_rate)
 
 
