@@ -68,6 +68,7 @@ class EstimateConstants:
 
     band_dense: float
     band_experts: float
+    band_expert_modules: float
     band_unmeasured: float
     band_sharded_quantized: float
     shm_device_bytes: float

@@ -19,7 +19,12 @@ from jobs.planner.constant import Constant, Constants, shipped_constants
 from jobs.planner.hardware_notes import notes_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
-from jobs.planner.memory.measured import doubt_of, is_measured, is_quantized_and_sharded
+from jobs.planner.memory.measured import (
+    doubt_of,
+    is_measured,
+    is_quantized_and_sharded,
+    trains_experts_of_modules,
+)
 from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
@@ -253,11 +258,17 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     is_known = is_known and training.model.cache_layers == training.model.num_layers
     usual = constants.estimate.band_dense
     trained = [each for each in (training, job.critic) if each is not None]
-    band = max(usual, constants.estimate.band_experts) if any(each.model.experts for each in trained) else usual
-    if any(is_quantized_and_sharded(each) for each in trained):
-        return usual, max(band, constants.estimate.band_unmeasured, constants.estimate.band_sharded_quantized)
+    band = usual
+    if any(each.model.experts and each.family == "megatron" for each in trained):
+        band = max(usual, constants.estimate.band_experts)
     is_known = is_known and (accelerator.is_host or all(is_measured(each) for each in trained))
-    return usual, band if is_known else max(band, constants.estimate.band_unmeasured)
+    if not is_known:
+        band = max(band, constants.estimate.band_unmeasured)
+    if any(is_quantized_and_sharded(each) for each in trained):
+        band = max(band, constants.estimate.band_sharded_quantized)
+    if any(trains_experts_of_modules(each) for each in trained):
+        band = max(band, constants.estimate.band_expert_modules)
+    return usual, band
 
 
 def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, risk: float) -> Iterator[Sentence]:

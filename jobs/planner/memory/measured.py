@@ -59,7 +59,7 @@ def _precision(training: Training) -> str:
 
 def is_measured(training: Training) -> bool:
     """Return whether the same way to train was measured, and came near what is counted."""
-    return combination(training) in MEASURED and not _trains_experts_of_modules(training)
+    return combination(training) in MEASURED and not trains_experts_of_modules(training)
 
 
 def is_quantized_and_sharded(training: Training) -> bool:
@@ -68,11 +68,11 @@ def is_quantized_and_sharded(training: Training) -> bool:
     return training.method == "qlora" and _sharding(training) in ("fsdp", "zero3")
 
 
-def _trains_experts_of_modules(training: Training) -> bool:
-    """Return whether all weights of experts are trained under FSDP by modules of Transformers, which go through experts
-    one by one and differentiate the whole stack for each. Four peaks of such runs are 6 to 63 % above what is counted
-    (AX11 to AX14 of tests/planner_cases)."""
-    is_module = _sharding(training) == "fsdp" and training.kernels in ("eager", "liger")
+def trains_experts_of_modules(training: Training) -> bool:
+    """Return whether all weights of experts are trained by modules of Transformers, which go through experts one by
+    one, and in some releases differentiate the whole stack for each. Six peaks of such runs are 1.06 to 2.8 times what
+    is counted, and a seventh filled its device (AX11 to AX14 and FA36 to FA38 of tests/planner_cases)."""
+    is_module = training.family != "megatron" and training.kernels in ("eager", "liger")
     return is_module and training.method == "full" and training.model.experts > 0
 
 
@@ -109,21 +109,22 @@ fsdp full fp8 compiled
 fsdp full masters compiled
 fsdp full masters eager
 fsdp full masters fused
+fsdp full masters liger
 fsdp full pure compiled weights-on-host
 fsdp lora 16-bits compiled
 fsdp lora 16-bits eager
 fsdp qlora 16-bits eager
-fsdp qlora 16-bits eager weights-on-host
 fsdp qlora 16-bits liger
 megatron full masters megatron
-megatron lora 16-bits megatron
 none full autocast eager
+none full autocast fused
 none full autocast liger
 none full fp32 eager
 none full masters compiled
 none full masters eager
 none full masters eager weights-on-host
 none full masters liger
+none full masters liger weights-on-host
 none full pure compiled
 none full pure eager
 none full pure fused
@@ -132,17 +133,23 @@ none lora 16-bits compiled
 none lora 16-bits eager
 none lora 16-bits eager dora
 none lora 16-bits fused
+none lora 16-bits liger
 none lora autocast eager
+none lora autocast fused
 none lora autocast liger
 none lora fp32 eager
 none qlora 16-bits compiled
 none qlora 16-bits eager
+none qlora 16-bits fused
 none qlora 16-bits liger
+none qlora autocast eager
+none qlora autocast fused
+none qlora autocast liger
+none qlora fp32 eager
 zero12 full masters eager
 zero12 full masters fused
 zero12 lora 16-bits eager
 zero3 full masters eager
-zero3 full masters eager weights-on-host
 zero3 full masters liger
 zero3 lora 16-bits eager
 zero3 lora 16-bits eager weights-on-host
@@ -153,7 +160,10 @@ _FAR_OFF_ROWS = """
 fsdp full pure eager
 fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host
-none qlora 16-bits fused
+fsdp qlora 16-bits eager weights-on-host
+megatron full masters fused
+megatron lora 16-bits megatron
+zero3 full masters eager weights-on-host
 """
 
 
@@ -165,4 +175,4 @@ def _ways(rows: str) -> frozenset[WayToTrain]:
 MEASURED = _ways(_ROWS)
 """Combinations of which a peak was measured, or whether they fit."""
 FAR_OFF = _ways(_FAR_OFF_ROWS)
-"""Combinations that were measured, and took a fifth more than is counted, or more than that."""
+"""Combinations of which at least a third of the measured peaks are a fifth above what is counted, or more."""
