@@ -31,6 +31,7 @@ class DecodeConstants:
     others: float
     band_dense: float
     band_experts: float
+    band_generation: float
     band_rollout: float
     band_lengths: float
     live_share: float
@@ -191,6 +192,7 @@ class SpeedConstants:
     dequantize_bytes: float
     step_seconds: float
     scoring_share: float
+    update_share: float
     slot_seconds: float
     host_share: float
     host_overlap: float
@@ -213,6 +215,7 @@ class SpeedConstants:
     band_experts: float
     band_adapters: float
     band_scoring: float
+    band_unknown: float
     band_update: float
     band_step: float
     band_waiting: float

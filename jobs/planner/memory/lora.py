@@ -17,6 +17,8 @@ _NAMES = {
     "up": {"up_proj", "up", "w3", "fc1", "gate_up_proj", "linear_fc1"},
     "down": {"down_proj", "down", "w2", "fc2", "linear_fc2"},
 }
+NUM_PARTS = len(_NAMES)
+"""Matrices of a layer that may have adapters."""
 
 
 @cache
@@ -61,19 +63,6 @@ def layer_adapters(layer: LayerShape, model: ModelShape, rank: int, targets: Ite
     sides += matrices * (model.hidden + width) if width else 0
     routed = model.experts * matrices * (model.hidden + model.expert_width) if layer.is_moe else 0
     return rank * sides, rank * routed
-
-
-def adapted_shares(layer: LayerShape, model: ModelShape, targets: Iterable[str]) -> tuple[float, float]:
-    """Return the shares of a layer's matrices that have adapters, by the width of what goes in and out: of what all
-    tokens use, and of the routed experts."""
-    some, every = layer_adapters(layer, model, 1, targets), layer_adapters(layer, model, 1, ("all",))
-    return some[0] / max(every[0], 1), some[1] / max(every[1], 1)
-
-
-@cache
-def _chosen(targets: frozenset[str]) -> frozenset[str]:
-    named = {target.lower() for target in targets}
-    return frozenset(part for part, names in _NAMES.items() if named & (names | _ALL))
 
 
 def _attention_sides(model: ModelShape, chosen: frozenset[str]) -> int:

@@ -106,7 +106,7 @@ def generation_seconds(
         estimated, total=total, mean=mean, cap=lengths.max_response, spread=spread, groups=int(estimated / width)
     )
     seconds = run.seconds(drawn) * num / estimated / share
-    factor = constants.decode.band_rollout
+    factor = constants.decode.band_generation if share >= 1 else constants.decode.band_rollout
     if not lengths.mean_response:
         factor = max(factor, constants.decode.band_lengths)
     return around(seconds, factor)

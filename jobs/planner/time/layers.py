@@ -11,7 +11,7 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.constant_groups import SpeedConstants
 from jobs.planner.job import Head, Kernels, Layout, Optimizer, Training
-from jobs.planner.memory.lora import layer_adapters
+from jobs.planner.memory.lora import NUM_PARTS, adapted_parts, layer_adapters
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
 from jobs.planner.time.flops import head_flops, layer_flops
 
@@ -131,7 +131,8 @@ def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: 
     speed = constants.speed
     floor = speed.layer_seconds_compiled if training.kernels == "compiled" else speed.layer_seconds
     if training.method != "full":
-        floor *= speed.adapter_launches
+        adapted = len(adapted_parts(frozenset(training.lora_targets))) / NUM_PARTS
+        floor *= 1 + (speed.adapter_launches - 1) * adapted
     if training.family == "fsdp" and training.kernels != "compiled":
         floor += speed.hook_seconds
     if training.family == "deepspeed" and training.layout.shards >= 3:

@@ -80,6 +80,8 @@ def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo:
         phases = {key: seconds.at_least(_unsure(key, constants)) for key, seconds in phases.items()}
     phases = _paced(phases, constants)
     step = _overlapped(job, phases, constants)
+    # Of a whole step more is known than of an update in it, which trainers fill with work that nobody names.
+    phases["update"] = phases["update"].at_least(constants.speed.band_update)
     notes = [*_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
         notes.append(Sentence("The mean response length is not known; a fraction of the limit is assumed."))
@@ -315,7 +317,7 @@ def _updates(
         steps,
         _key(job),
     )
-    return one.seconds.scaled(steps * rollouts.epochs)
+    return one.seconds.scaled(steps * rollouts.epochs / constants.speed.update_share)
 
 
 def _moving_seconds(job: Job, constants: Constants) -> float:
@@ -420,7 +422,7 @@ def _document_note(training: Training) -> tuple[str, ...]:
 
 def _unsure(phase: str, constants: Constants) -> float:
     """Return how far a phase may be from its middle where nobody knows how long responses are: weights know none."""
-    bands = {"rollout": constants.decode.band_lengths, "update": constants.speed.band_update, "weight_sync": 1.0}
+    bands = {"rollout": constants.decode.band_lengths, "update": constants.speed.band_unknown, "weight_sync": 1.0}
     return bands.get(phase, constants.speed.band_scoring)
 
 
