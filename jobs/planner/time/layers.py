@@ -162,7 +162,7 @@ _MOVED: dict[Kernels, Callable[[SpeedConstants], float]] = {
 def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
     """Return elements read and written per token in a layer's forward pass.
 
-    Of what it saves, a factor by kernels. Of adapters, arithmetic (_adapter_elements); what passes between an adapter's
+    Of what it saves, a factor by kernels. Of adapters, arithmetic (moved_by_adapters); what passes between an adapter's
     own two matrices is too thin to count.
     """
     width = model.shared_width if layer.is_moe else model.mlp_width
@@ -171,7 +171,7 @@ def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, co
     beside = beside_experts = 0.0
     if training.method != "full":
         sides = layer_adapters(layer, model, 1, training.lora_targets)
-        each = _adapter_elements(training) * constants.speed.adapter_passes
+        each = moved_by_adapters(training) * constants.speed.adapter_passes
         beside, beside_experts = (each * side for side in sides)
     if not layer.is_moe:
         return moved + beside
@@ -181,7 +181,7 @@ def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, co
     return moved + beside + routed * passes + share * beside_experts
 
 
-def _adapter_elements(training: Training) -> float:
+def moved_by_adapters(training: Training) -> float:
     """Return elements of 16 bits that an adapter beside a product of (in, out) reads and writes, over in + out: a
     layer's matrices are as wide at one end as at the other.
 

@@ -1,5 +1,6 @@
 """The table of measured ways to train holds what the measured cases do, and others are trusted less."""
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from jobs.planner.job import Fleet, Job, Layout, Offload, Training
 from jobs.planner.memory.measured import FAR_OFF, MEASURED, combination, doubt_of, is_measured
 from tests.jobs.planner.trainings import training
 from tests.planner_cases.load import HERE, load
+from tests.planner_cases.measure import readings
 
 
 def test_the_table_is_what_the_cases_hold() -> None:
@@ -19,6 +21,16 @@ def test_the_table_is_what_the_cases_hold() -> None:
     trained = [each for case in asked if case.job for each in (case.job.policy, case.job.critic) if each is not None]
     assert not MEASURED & FAR_OFF
     assert {combination(each) for each in trained} == MEASURED | FAR_OFF
+
+
+def test_a_way_of_which_a_third_of_the_peaks_is_a_fifth_too_high_is_far_off() -> None:
+    above: dict[object, list[float]] = defaultdict(list)
+    for case in (*load(HERE), *load(HERE / "later")):
+        errors = [each.error for each in readings(case) if each.quantity == "memory" and each.error is not None]
+        if case.job is not None:
+            above[combination(case.job.policy)].extend(1 / (1 + error) for error in errors)
+    far = {way for way, found in above.items() if found and 3 * sum(each >= 1.2 for each in found) >= len(found)}
+    assert far == FAR_OFF
 
 
 @pytest.mark.parametrize(
@@ -65,7 +77,7 @@ def test_a_way_that_nobody_measured_needs_a_margin_and_says_so() -> None:
         assert any("more likely runs than not" in note for note in found.notes) == (policy is new)
 
 
-def test_experts_of_modules_under_fsdp_are_trusted_less() -> None:
+def test_experts_of_modules_are_trusted_least() -> None:
     layout = Layout(num_devices=8, shards=3)
     held: dict[str, Any] = {"weight_bytes": 4.0, "gradient_bytes": 4.0, "has_master": False, "kernels": "eager"}
     modules, dense = (training(model, layout, **held) for model in ("qwen3-30b-a3b", "llama-3-8b"))
@@ -74,6 +86,10 @@ def test_experts_of_modules_under_fsdp_are_trusted_less() -> None:
     assert not is_measured(modules)
     assert is_measured(replace(modules, kernels="compiled"))
     assert is_measured(replace(modules, method="lora", lora_rank=8))
+    wider = replace(modules, layout=Layout(num_devices=16, shards=3), sequence=8192)
+    assert 0.55 < _share(wider) < 0.65
+    assert estimate(_job(wider)).verdict == "tight"
+    assert estimate(_job(replace(wider, sequence=1024))).verdict == "fits"
 
 
 def test_what_was_measured_far_off_is_trusted_less() -> None:

@@ -38,9 +38,35 @@ def test_one_sequence_streams_the_weights_and_its_keys() -> None:
     bandwidth = H100.bandwidth * K.decode.bandwidth
     read = (shape.parameters - shape.embedding) * 2 + 1000 * 57_344
     rate = H100.peak["bf16"]
+    multiplied = 2 * shape.matmul_parameters / (rate * K.decode.compute)
     expected = read / bandwidth + 28 * K.decode.layer_seconds + K.decode.sequence_seconds
-    expected += 2 * shape.matmul_parameters / (rate * K.decode.compute)
+    assert K.decode.tile_rows * multiplied < read / bandwidth  # products of one sequence hide behind what they read
     assert decode_step_seconds(engine(), H100, 1, 1000, K) == pytest.approx(expected, rel=1e-3)
+
+
+def test_products_of_many_sequences_take_longer_than_what_they_read() -> None:
+    decoder = make_decoder(engine(), H100, K)
+    for batch in (1, 256, 1024):
+        longer = max(decoder.dense_seconds, batch * decoder.product_seconds)
+        found = decoder.step(batch, 0) - decoder.fixed_seconds - batch * decoder.sequence_seconds
+        assert found == pytest.approx(longer)
+    assert 1024 * decoder.product_seconds > decoder.dense_seconds
+
+
+def test_a_device_of_little_compute_pays_for_a_whole_tile() -> None:
+    h20 = find_accelerator("h20")
+    decoder, narrow = (make_decoder(engine("qwen3-32b", weight_bytes=width), h20, K) for width in (2, 1))
+    alone, tile = decoder.step(1, 0), decoder.step(K.decode.tile_rows, 0)
+    assert tile - alone == pytest.approx((K.decode.tile_rows - 1) * decoder.sequence_seconds)
+    assert 0.035 < alone < 0.06  # Qwen's page measured 48 ms, where its weights are read in 20
+    assert narrow.tile == decoder.tile / 2
+
+
+def test_an_engine_that_schedules_ahead_hides_what_the_host_takes_for_a_sequence() -> None:
+    before, after, unknown = (make_decoder(engine(version=version), H100, K) for version in ("0.11.0", "0.14.0", ""))
+    hidden = K.decode.sequence_seconds * (1 - K.decode.sequence_share_ahead)
+    assert before.sequence_seconds - after.sequence_seconds == pytest.approx(hidden)
+    assert unknown == before  # what is not known to do so is not promised
 
 
 def test_an_engine_over_several_nodes_talks_over_their_network() -> None:
@@ -50,7 +76,7 @@ def test_an_engine_over_several_nodes_talks_over_their_network() -> None:
     hops = layers * 2 * 2 * 3 * K.network.node_latency
     rack = replace(H100, domain=32)
     joined = make_decoder(engine("deepseek-v3", tensor=32), rack, K)
-    assert far.dense_seconds - joined.dense_seconds == pytest.approx(hops)
+    assert far.fixed_seconds - joined.fixed_seconds == pytest.approx(hops)
     # hidden states twice there and back, over a ninth of the link: eight times as long again
     more = 4 * layers * hidden * 2 * 31 / 32 * 8 / (H100.link_bandwidth * K.decode.link)
     assert far.sequence_seconds - joined.sequence_seconds == pytest.approx(more)
@@ -64,10 +90,13 @@ def test_the_first_engine_schedules_between_steps() -> None:
 def test_experts_are_read_as_far_as_tokens_reach_them() -> None:
     decoder = make_decoder(engine("qwen3-30b-a3b"), H100, K)
     assert decoder.ratio == 8 / 128
-    alone, many = decoder.step(1, 0), decoder.step(1e6, 0)
-    read = alone - decoder.dense_seconds - decoder.sequence_seconds
-    assert read == pytest.approx(decoder.expert_seconds / 16)
-    assert many - decoder.dense_seconds - 1e6 * decoder.sequence_seconds == pytest.approx(decoder.expert_seconds)
+
+    def read(batch: float) -> float:
+        longer = max(decoder.dense_seconds, decoder.product_seconds * max(batch, decoder.tile))
+        return decoder.step(batch, 0) - longer - decoder.fixed_seconds - batch * decoder.sequence_seconds
+
+    assert read(1) == pytest.approx(decoder.expert_seconds / 16)
+    assert read(1e6) == pytest.approx(decoder.expert_seconds)
 
 
 def test_a_window_bounds_what_is_read() -> None:
@@ -88,7 +117,11 @@ def test_a_batch_of_equal_lengths_is_as_many_steps() -> None:
     same = lengths(mean_response=100.0, max_response=100)
     expected = prefill_seconds(served, H100, 16 * 256, 128, K) + 100 * decode_step_seconds(served, H100, 16, 306, K)
     whole = seconds(served, 1, prompts=16, samples_per_prompt=1, lengths=same)
-    assert whole * K.decode.rollout_share == pytest.approx(expected, rel=1e-6)
+    assert whole == pytest.approx(expected, rel=1e-6)
+    batch = Rollouts(prompts=16, samples_per_prompt=1, lengths=same)
+    slower = generation_seconds(served, H100, batch, 1, K, share=0.5)
+    assert slower.middle == pytest.approx(2 * whole)
+    assert slower.high / slower.middle == pytest.approx(K.decode.band_rollout)
 
 
 def test_more_at_once_than_allowed_goes_in_waves() -> None:

@@ -12,7 +12,7 @@ from jobs.planner.job import Fleet, FrozenModel, Layout, Offload, Training
 from jobs.planner.result import Interval, cost_of
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.time.flops import training_flops
-from jobs.planner.time.layers import best_rate
+from jobs.planner.time.layers import best_rate, moved_by_adapters
 from jobs.planner.time.network import Link, card_bandwidth, exposed, link_of, node_bandwidth
 from jobs.planner.time.training import (
     frozen_seconds,
@@ -231,13 +231,32 @@ def test_adapters_cost_what_their_arithmetic_says() -> None:
     some = replace(t, lora_targets=("q_proj", "v_proj"))
     none = replace(t, lora_targets=("nothing",))
     model, rate = t.model, H100.bandwidth * K.speed.bandwidth
-    # q (3584 in and out) and v (3584 to 512) of 28 layers: 1.5 passes over in + out, forward and twice backward
-    moved = 28 * 1.5 * K.speed.adapter_passes * (2 * 3584 + 3584 + 512)
+    # q (3584 in and out) and v (3584 to 512) of 28 layers: 2 bytes read and 8 to write, scale and add, of which half a
+    # side each over in + out; forward and twice backward
+    moved = 28 * 2.5 * K.speed.adapter_passes * (2 * 3584 + 3584 + 512)
     expected = 3 * 2 * 8192 * moved / rate * (4 / 3)  # and forward again: all layers are checkpointed
     adapted, bare = (update_time(each, fleet(1), K).computing for each in (some, none))
     assert model.num_layers == 28
     assert adapted - bare == pytest.approx(expected, rel=1e-6)
     assert seconds(some) < seconds(t)
+
+
+def test_wide_adapters_that_nothing_fuses_move_more() -> None:
+    held: dict[str, Any] = {"devices": 1, "family": "plain", "layout": {"shards": 0}, "adapter_bytes": 4.0}
+    t = training(method="lora", lora_rank=8, kernels="eager", **held)
+    fused, narrow = replace(t, kernels="fused"), replace(t, adapter_bytes=2.0)
+    widened, dropped = replace(t, mixed_precision="pure"), replace(t, has_adapter_dropout=True)
+    elements = [moved_by_adapters(each) for each in (fused, narrow, t, dropped, widened)]
+    assert elements == [2.5, 3.5, 6.5, 8.75, 9.5]
+
+
+def test_a_balanced_ring_waits_for_nobody() -> None:
+    ring = training(sequence=65_536, devices=8, family="fsdp", kernels="eager", layout={"shards": 3, "context": 8})
+    balanced = replace(ring, layout=replace(ring.layout, is_ring_balanced=True))
+    one = replace(ring, kernels="megatron")
+    assert seconds(balanced) < 0.75 * seconds(ring)
+    assert replace(one, layout=balanced.layout).layout.is_ring_balanced
+    assert seconds(replace(one, layout=balanced.layout)) == seconds(one)  # Megatron's ring is balanced as it is
 
 
 def test_a_pass_that_waits_for_the_host_is_less_sure() -> None:
