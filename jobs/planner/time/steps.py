@@ -80,8 +80,9 @@ def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo:
         phases = {key: seconds.at_least(_unsure(key, constants)) for key, seconds in phases.items()}
     phases = _paced(phases, constants)
     step = _overlapped(job, phases, constants)
-    # Of a whole step more is known than of an update in it, which trainers fill with work that nobody names.
-    phases["update"] = phases["update"].at_least(constants.speed.band_update)
+    if not constants.get(PACES["update"]).is_changed:
+        # Of a whole step more is known than of an update in it, which trainers fill with work that nobody names.
+        phases["update"] = phases["update"].at_least(constants.speed.band_update)
     notes = [*_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
         notes.append(Sentence("The mean response length is not known; a fraction of the limit is assumed."))

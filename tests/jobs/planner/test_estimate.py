@@ -158,6 +158,15 @@ def test_a_step_whose_lengths_are_assumed_is_surer_than_its_rollout() -> None:
     assert widths["rollout"] > 2.5 > widths["step"] >= shipped_constants().speed.band_step ** 2 - 1e-9
 
 
+def test_an_update_in_a_step_is_little_known_until_a_project_has_measured_it() -> None:
+    constants = shipped_constants()
+    measured = constants.measured({"speed.update_pace": 1.5}, "four runs")
+    before, after = (estimate(colocated(), each).time.phases["update"] for each in (constants, measured))
+    assert before.high / before.middle == pytest.approx(constants.speed.band_update)
+    assert after.high / after.middle < before.high / before.middle
+    assert after.middle == pytest.approx(1.5 * before.middle)
+
+
 def test_an_answer_says_what_it_rests_on(answer: tuple[Job, Estimate]) -> None:
     found = answer[1]
     names = {constant.name for constant in shipped_constants().all()}
