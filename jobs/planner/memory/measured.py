@@ -114,6 +114,7 @@ fsdp full pure compiled weights-on-host
 fsdp lora 16-bits compiled
 fsdp lora 16-bits eager
 fsdp qlora 16-bits eager
+fsdp qlora 16-bits eager weights-on-host
 fsdp qlora 16-bits liger
 megatron full masters megatron
 none full autocast eager
@@ -160,7 +161,6 @@ _FAR_OFF_ROWS = """
 fsdp full pure eager
 fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host
-fsdp qlora 16-bits eager weights-on-host
 megatron full masters fused
 megatron lora 16-bits megatron
 zero3 full masters eager weights-on-host
