@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 NOT_THERE, TOO_MANY = 4404, 4429
 TOO_TALKATIVE = 1008  # of RFC 6455: it breaks our rules
+GONE = '{"type":"gone"}'
+"""Said of a run in the trash, or deleted for good."""
 MOST_SAID = 10
 """Messages of a client until it is closed: our pages send none."""
 
@@ -228,12 +230,16 @@ class RunConsumer(_Follower):
         self.last, self._last_at = seq, time.monotonic()
 
     async def _send_header(self) -> None:
-        """Send the header if it is not what the page has. The next one is due when all others' are: one read serves."""
+        """Send the header, or that there is none, if it is not what the page has.
+
+        The next one is due when all others' are: one read serves.
+        """
         self._header_due = (time.monotonic() // HEADER_SECONDS + 1) * HEADER_SECONDS
         header = (await headers().get((self.run_id, self._language))).value
-        if header is not None and header.text != self._header:
-            self._header = header.text
-            await self.send(text_data=header.text)
+        text = GONE if header is None else header.text
+        if text != self._header:
+            self._header = text
+            await self.send(text_data=text)
 
     async def _beat(self) -> None:
         await self._send({"type": "heartbeat", "seq": self.last})

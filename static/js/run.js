@@ -39,6 +39,7 @@ import { TryIt } from "./run/tryit.js";
 
 const RETRY_MS = 3000;
 const LATER_MS = 1000;
+const GONE = [404, 409]; // of a run that is deleted, or in the trash
 const KEYED = ["checkpoint", "alarm", "good", "change", "capture", "resume", "alert", "note"]; // marks that the legend names where there are any
 const ENDED = ["finished", "failed", "stopped"];
 
@@ -179,6 +180,10 @@ function listen() {
     header.showLive();
   });
   feed.onRun = showHeader;
+  feed.onGone = (about) => header.gone(about);
+  find("#run-alerts").addEventListener("htmx:beforeRequest", (event) => {
+    if (header.isGone) event.preventDefault(); // it would be refused again and again
+  });
   feed.onReset = () => {
     for (const tab of all) tab.reset?.();
   };
@@ -244,8 +249,9 @@ async function start() {
   feed.wantAxis(view.axis);
   try {
     await feed.start();
-  } catch (error) {
-    feed.onProblem(error);
+  } catch (/** @type {any} */ error) {
+    if (GONE.includes(error.status)) header.gone({ isKnown: true });
+    else feed.onProblem(error);
     setTimeout(start, RETRY_MS);
   }
 }

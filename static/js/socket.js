@@ -9,7 +9,7 @@ const LONGEST_WAIT_MS = 10_000;
 const SILENCE_MS = 16_000; // three heartbeats
 
 /** @typedef {{ id: string, state: string, study: { id: string } | null }} RunHeader what lists of runs read of it */
-/** @typedef {{ type: "run", run: RunHeader } | { type: "frame", seq: number } | { type: "trace", trace: object } | { type: "alerts" }} Message what the console tells a page (docs/develop/protocol.md) */
+/** @typedef {{ type: "run", run: RunHeader } | { type: "frame", seq: number } | { type: "trace", trace: object } | { type: "gone" } | { type: "alerts" }} Message what the console tells a page (docs/develop/protocol.md) */
 
 /** Feeds that are open now; the page is connected while all of them are. */
 const feeds = new Set();
@@ -28,9 +28,10 @@ function announce() {
  * @param {(message: Message) => void} options.onMessage   `frame` messages come in order, none missing, none twice
  * @param {(message: object) => Promise<number>} [options.onReset]  load the series again, resolve to their `through_seq`
  * @param {() => void} [options.onOpen]  each time the server follows (again): what changed before was told to nobody
+ * @param {() => void} [options.onGone]  what is followed does not exist any more, or is not the reader's to see
  * @returns {{seq: () => number|null, close: () => void}}
  */
-export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
+export function openFeed({ path, after = null, onMessage, onReset, onOpen, onGone }) {
   const feed = { isConnected: false };
   feeds.add(feed);
   /** @type {WebSocket | null} */
@@ -133,11 +134,18 @@ export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
 
   function lose(code) {
     drop();
+    const isGone = code === 4403 || code === 4404;
+    if (isGone && onGone) {
+      close();
+      announce();
+      onGone();
+      return;
+    }
     setConnected(false);
     if (code === 4401)
       location.reload(); // the session ended: the page's own sign-in redirect says so
     else if (code === 4429) crowded();
-    else if (code !== 4403 && code !== 4404) later();
+    else if (!isGone) later();
   }
 
   /** Too many live pages are open: say so once, and look now and then whether some were closed. */
@@ -180,14 +188,13 @@ export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
       later();
     }
   });
+  function close() {
+    isClosed = true;
+    clearTimeout(timer);
+    drop();
+    feeds.delete(feed);
+  }
+
   connect();
-  return {
-    seq: () => last,
-    close: () => {
-      isClosed = true;
-      clearTimeout(timer);
-      drop();
-      feeds.delete(feed);
-    },
-  };
+  return { seq: () => last, close };
 }

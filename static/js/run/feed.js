@@ -38,6 +38,8 @@ export class Feed {
     this.onProblem = () => {};
     /** @type {(header: any) => void} */
     this.onRun = () => {};
+    /** @type {(about: { isKnown: boolean }) => void} the run was deleted; not known: or is not the reader's to see */
+    this.onGone = () => {};
     this.onReset = () => {};
     store.on(
       "frame",
@@ -59,6 +61,7 @@ export class Feed {
       after: this.store.startAt(seq),
       onMessage: (message) => this.#receive(message),
       onReset: () => this.#reload(),
+      onGone: () => this.onGone({ isKnown: false }),
     });
   }
 
@@ -106,6 +109,7 @@ export class Feed {
   #receive(message) {
     if (message.type === "frame") this.store.apply(message);
     else if (message.type === "run") this.onRun(message.run);
+    else if (message.type === "gone") this.onGone({ isKnown: true });
   }
 
   /** Read everything again: the frames in between are folded away. Raises Error if the console does not answer. */

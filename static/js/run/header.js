@@ -12,6 +12,7 @@ export class Header {
     this.phases = phases;
     this.lastMessageAt = Date.now(); // when anything came from the console
     this.isConnected = true;
+    this.isGone = false; // deleted while the page is open
     document.addEventListener("pitwall:connection", ({ detail }) => {
       this.isConnected = detail.isConnected;
       if (detail.isConnected) this.lastMessageAt = Date.now();
@@ -29,6 +30,8 @@ export class Header {
   /** Show a header as GET /api/runs/<id> and the websocket give it. */
   show(header) {
     this.header = header;
+    this.isGone = false;
+    field("gone").hidden = true;
     this.lastMessageAt = Date.now();
     const { state } = header;
     const shown = shownState(state, header.is_lost_contact);
@@ -41,6 +44,21 @@ export class Header {
     this.#progress(header);
     this.#speed(header);
     this.#notices(header);
+    this.showLive();
+  }
+
+  /** Say that the run was deleted; what the page has of it stays. */
+  gone({ isKnown }) {
+    this.isGone = true;
+    write(
+      field("gone-text"),
+      isKnown
+        ? gettext("This run was deleted. What this page has read of it stays until you leave the page.")
+        : gettext(
+            "This run was deleted, or you may not see it any more. What this page has read of it stays until you leave the page.",
+          ),
+    );
+    field("gone").hidden = false;
     this.showLive();
   }
 
@@ -143,10 +161,12 @@ export class Header {
   /** Say how fresh the page is. */
   showLive() {
     const live = field("live");
-    live.dataset.live = this.isConnected ? "on" : "off";
-    if (!this.isConnected) {
+    const isOver = this.header && ENDED.includes(this.header.state);
+    const isFollowed = this.isConnected && (!this.isGone || isOver);
+    live.dataset.live = isFollowed ? "on" : "off";
+    if (!isFollowed) {
       write(live, fill(gettext("Offline, last update %(ago)s"), { ago: ago(Date.now() - this.lastMessageAt) }));
-    } else if (this.header && ENDED.includes(this.header.state)) {
+    } else if (isOver) {
       const ended = this.header.ended_at ? new Date(this.header.ended_at) : null;
       write(live, ended ? fill(gettext("Ended at %(time)s"), { time: numbers.clock(ended) }) : gettext("Ended"));
       live.title = ended ? numbers.moment(ended) : "";

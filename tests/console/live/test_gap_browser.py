@@ -6,11 +6,12 @@ import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from jobs.captures.captures import request_capture
-from jobs.models import Run
+from jobs.models import Run, TrashItem
+from jobs.retention.deletion import delete_runs, restore
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import until
-from tests.rows import make_run
+from tests.rows import NOW, make_run
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
@@ -54,6 +55,30 @@ def test_a_step_between_two_reads_of_a_page_is_shown(page: Page, live_console: L
     steps = "window.pitwallRun.store.of('reward/mean').flatMap((series) => series.x)"
     until(page, f"({steps}).at(-1) === 4")
     assert page.evaluate(steps) == [1, 2, 3, 4]
+
+
+def test_an_open_page_says_that_its_run_was_deleted_and_keeps_what_it_shows(
+    page: Page, live_console: LiveConsole
+) -> None:
+    reporter = running(live_console)
+    reporter.steps(2)
+    reporter.terminal_event("finished", cause={})
+    wait_until(lambda: Run.objects.get(pk=reporter.run.pk).state == "finished", 60)
+    page.goto(f"{live_console.url}/runs/{reporter.run.pk}")
+    until(page, "window.pitwallRun?.feed.socket && window.pitwallRun.store.loaded.get('reward/mean') > 0")
+    said = page.locator("[data-field=gone]")
+    expect(said).to_be_hidden()
+
+    [deleted] = delete_runs(
+        runs=list(Run.objects.filter(pk=reporter.run.pk)), user=live_console.user, stop=False, now=NOW
+    )
+
+    assert deleted.outcome == "trashed", deleted.message
+    expect(said).to_contain_text("This run was deleted.")
+    expect(said.get_by_role("link", name="Go to Runs")).to_be_visible()
+    expect(page.locator("[data-panel=overview] canvas").first).to_be_visible()
+    restore(item_id=TrashItem.objects.get(run_id=reporter.run.pk).pk, user=live_console.user, now=NOW)
+    expect(said).to_be_hidden()
 
 
 def test_a_row_that_is_pressed_stays_while_others_change(page: Page, live_console: LiveConsole) -> None:
