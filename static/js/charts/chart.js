@@ -9,7 +9,7 @@ import { RUN_AXES } from "./axes.js";
 import { color, faded } from "./colors.js";
 import { drawQueue } from "./draw-queue.js";
 import { drawEnvelopes } from "./envelope.js";
-import { loneValues } from "./gaps.js";
+import { endsOf, loneValues } from "./gaps.js";
 import { collect } from "./lines.js";
 import { drawBand, drawClipped, drawGaps, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
@@ -23,6 +23,8 @@ const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // betw
 const MANY_LINES = 12; // more of them have no dots under the crosshair, and are thin
 const WIDTH = 1.6;
 const THIN = 1; // of many lines: they hide less of each other, and take a twentieth of the time to draw without a GPU
+const DASH = [4, 3];
+const SOME = [3, 4]; // of a mean where not all of its runs have a value
 const TICK_ROOM = 28; // pixels from the corner in which a time would stand on the lowest number of the y axis
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
@@ -43,6 +45,13 @@ const sized = new ResizeObserver((entries) => {
     target.chart?.resize({ width: Math.round(inlineSize), height: Math.round(blockSize) });
   }
 });
+
+/** @returns {number[] | undefined} of the line of one run in the same color, or of a mean of some of its runs */
+function dashOf(/** @type {DrawnLine} */ { look, dash }) {
+  if (look === "some") return SOME;
+  if (look !== "line" || !dash) return undefined;
+  return Array.isArray(dash) ? dash : DASH;
+}
 
 /** @type {(u: uPlot, init: Function) => void} */
 const drawNow = (u, init) => u.batch(init);
@@ -249,6 +258,10 @@ export class Chart {
   #drawAround(/** @type {uPlot} */ u, /** @type {Shown} */ shown) {
     drawMarks(u, this.marks);
     if (!this.plot.stacked) this.view.name("gap", drawGaps(u, shown));
+    this.view.name(
+      "some",
+      shown.drawn.some((line) => line.look === "some"),
+    );
     this.view.name("odd", drawOdd(u, shown.odd));
     if (this.view.leavesOut && !this.plot.stacked)
       drawClipped(u, clippedBy(shown, { x: u.scales.x, y: u.scales.y }, this.hidden));
@@ -279,22 +292,22 @@ export class Chart {
       gaps: (u, at, _first, _last, gaps) => [...gaps, ...this.#holes(u, at)].sort(([a], [b]) => a - b),
       points: { show: false, size: 5, stroke: ink, fill: ink, filter: (u, at) => this.#lone(u, at) },
       width: line.look === "line" ? (line.width ?? usual) : THIN,
-      dash: line.look !== "line" || !line.dash ? undefined : Array.isArray(line.dash) ? line.dash : [4, 3],
+      dash: dashOf(line),
       stroke: ink,
     };
   }
 
   /** @returns {[number, number][]} from where to where, in pixels of the canvas, no line leads across */
   #holes(/** @type {uPlot} */ u, /** @type {number} */ at) {
-    const { x, breaks } = this.shown?.drawn[at - 1].column ?? { x: [], breaks: [] };
-    const pixel = (/** @type {number} */ i) => u.valToPos(x[i], "x", true);
-    return breaks.map((i) => /** @type {[number, number]} */ ([pixel(i - 1), pixel(i)]));
+    const column = this.shown?.drawn[at - 1].column ?? { x: [], breaks: [] };
+    const pixel = (/** @type {number} */ i) => u.valToPos(column.x[i], "x", true);
+    return endsOf(column).map((i) => /** @type {[number, number]} */ ([pixel(i - 1), pixel(i)]));
   }
 
   /** @returns {number[] | null} the places of values that a line cannot show */
   #lone(/** @type {uPlot} */ u, /** @type {number} */ at) {
-    const { x, breaks } = this.shown?.drawn[at - 1].column ?? { x: [], breaks: [] };
-    const starts = new Set(breaks.map((i) => x[i]));
+    const column = this.shown?.drawn[at - 1].column ?? { x: [], breaks: [] };
+    const starts = new Set(endsOf(column).map((i) => column.x[i]));
     const lone = loneValues(/** @type {any} */ (u.data[at]), (place) => starts.has(u.data[0][place]));
     return lone.length ? lone : null;
   }

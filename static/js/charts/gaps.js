@@ -1,6 +1,7 @@
 /** Where a series has a hole: no line leads across it, and it is marked on the x axis. */
 
 /** @import { Ys } from "./align.js" */
+/** @import { Column } from "./plot" */
 
 const USUAL = 0.9; // so many of the distances are usual ones,
 const WIDE = 2 + 1e-6; // and more than so many times the largest of these, rounded, is a hole
@@ -37,6 +38,16 @@ function found(/** @type {ArrayLike<number>} */ xs) {
   const breaks = [];
   for (let i = 0; i < distances.length; i += 1) if (distances[i] > WIDE * usual) breaks.push(i + 1);
   return breaks;
+}
+
+/**
+ * Return the places before which no line leads on: of a hole, and where a mean is of more or fewer lines from there on.
+ *
+ * @param {Pick<Column, "breaks" | "counts">} column
+ */
+export function endsOf({ breaks, counts = [] }) {
+  const changes = counts.flatMap((count, i) => (i && count !== counts[i - 1] ? [i] : []));
+  return changes.length ? [...new Set([...breaks, ...changes])].sort((a, b) => a - b) : breaks;
 }
 
 /**

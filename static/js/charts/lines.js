@@ -51,6 +51,20 @@ export function collect({ plot, view, store, hidden }) {
     drawn.push({ ...line, look });
     data.push(column);
   };
+  const drawLine = (/** @type {DrawnLine} */ line, /** @type {Ys} */ ys) => {
+    const { x, counts, most } = line.column;
+    if (!counts || counts.every((count) => count === most)) {
+      draw(line, "line", ys);
+      return;
+    }
+    const isWhole = spread(xs, x, counts).map((count) => count === most);
+    for (const look of ["some", "line"])
+      draw(
+        line,
+        look,
+        ys.map((y, at) => (y === undefined || isWhole[at] === (look === "line") ? y : null)),
+      );
+  };
   kept.forEach((line, i) => {
     const { column } = line;
     const smoothed = () => finite(spread(xs, column.x, column.smooth))[0];
@@ -60,8 +74,8 @@ export function collect({ plot, view, store, hidden }) {
     else if (line.isPoints) draw(line, "points", ys[i]);
     else if (isSmoothed && column.x.length > 2) {
       if (!line.isPlain && !column.low) draw(line, "ghost", ys[i]);
-      draw(line, "line", smoothed());
-    } else draw(line, "line", ys[i]);
+      drawLine(line, smoothed());
+    } else drawLine(line, ys[i]);
   });
   const looks = drawn.map((line) => `${line.id}:${line.look}`).join(",");
   const isLog = view.isLog && !plot.stacked;
@@ -130,8 +144,8 @@ function historyOf(attempts, store, { smoothing, zoom }) {
     const begin = column.x.length;
     if (begin && count) column.joins?.push(begin);
     if (!begin && count === part.x.length) {
-      const { x, y, smooth, low, high, odd } = part;
-      Object.assign(column, { x, y, smooth, low, high, odd });
+      const { x, y, smooth, low, high, odd, counts, most } = part;
+      Object.assign(column, { x, y, smooth, low, high, odd, counts, most });
     } else {
       column.x = [...column.x, ...part.x.slice(0, count)];
       column.y = [...column.y, ...part.y.slice(0, count)];

@@ -1,5 +1,6 @@
 /** A chart as a file: its numbers as CSV, its lines as SVG. */
 
+import { endsOf } from "./gaps.js";
 import { bandSvg, escaped, limitsSvg, marksSvg, oddSvg } from "./picture-marks.js";
 
 /** @import { DrawnLine, Mark, Plot, Shown } from "./plot" */
@@ -85,7 +86,7 @@ export function svgOf(shown, look) {
     `${toX(at).toFixed(1)},${toY(value).toFixed(1)}`;
   const xs = shown.data[0];
   const paths = shown.drawn.map((line, i) => {
-    const starts = new Set(line.column.breaks.map((at) => line.column.x[at]));
+    const starts = new Set(endsOf(line.column).map((at) => line.column.x[at]));
     let d = "";
     let isDown = false;
     shown.data[i + 1].forEach((value, k) => {
@@ -97,7 +98,8 @@ export function svgOf(shown, look) {
     const isThin = line.look === "ghost" || line.look === "dead";
     const stroke = `stroke="${color(line.color)}" stroke-width="${isThin ? 1 : 1.6}" stroke-opacity="${isThin ? 0.3 : 1}"`;
     const caps = 'stroke-linecap="round"'; // a value that stands alone is a dot
-    return `<path fill="none" ${stroke} ${caps} d="${d}"><title>${escaped(line.label)}</title></path>`;
+    const dash = line.look === "some" ? ' stroke-dasharray="3 4"' : "";
+    return `<path fill="none" ${stroke} ${caps}${dash} d="${d}"><title>${escaped(line.label)}</title></path>`;
   });
   const around = shown.envelopes.map((own) => {
     const { low, high } = own;

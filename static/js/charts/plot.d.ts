@@ -67,7 +67,14 @@ interface Spans {
 
 /** What one attempt has of a line. */
 export type AttemptPart = { kind: string; attempt: number; latest: number | null } & ReturnType<Series["columns"]> &
-  Partial<Extremes>;
+  Partial<Extremes> &
+  Partial<Members>;
+
+/** Of how many lines each point of a mean is, and of how many at most. */
+interface Members {
+  counts: number[];
+  most: number;
+}
 
 /** What each column of the screen reaches from and to; x and value of what is not finite. */
 interface Extremes {
@@ -84,7 +91,7 @@ export interface Envelope extends Omit<Extremes, "odd"> {
   line: (number | null)[];
 }
 
-export interface Column extends Partial<Extremes> {
+export interface Column extends Partial<Extremes>, Partial<Members> {
   x: number[];
   y: (number | null)[];
   smooth: (number | null)[];

@@ -1,6 +1,9 @@
 /** The mean of several lines over x: each line counts where it has begun and not ended, straight between its points. */
 
-/** Return { x, y } over the union of all x. `columns` is a list of { x, y }, x rising; points that are not finite are left out. */
+/**
+ * Return { x, y, counts } over the union of all x; `counts` says of how many lines each mean is. `columns` is a list of { x, y }, x
+ * rising; points that are not finite are left out.
+ */
 export function meanOf(columns) {
   const lines = columns.map(finitePoints).filter((line) => line.x.length);
   const x = Float64Array.from(new Set(lines.flatMap((line) => line.x))).sort();
@@ -15,7 +18,7 @@ export function meanOf(columns) {
       count[i] += 1;
     }
   }
-  return { x: Array.from(x), y: Array.from(sum, (total, i) => total / count[i]) };
+  return { x: Array.from(x), y: Array.from(sum, (total, i) => total / count[i]), counts: Array.from(count) };
 }
 
 function finitePoints({ x, y }) {

@@ -1,12 +1,19 @@
 /** What lines of several runs say at a place: a line's own words, and for the head of a card the baseline's among all. */
 
 import * as numbers from "../charts/numbers.js";
+import { fill, gettext } from "../format.js";
 
-/** Return the value of a column at x, or the newest before it: its mean, and from where to where its points reach. */
+/**
+ * Return the value of a column at x, or the newest before it: its mean, and from where to where its points reach. Of the mean of a
+ * group it says of how many runs it is, where not of all.
+ */
 export function said(column, x, unit) {
   const at = placeOf(column.x, x);
   if (at === null) return numbers.metric(null, unit);
   const text = numbers.metric(column.y[at], unit);
+  const { counts, most } = column;
+  if (counts && counts[at] < most)
+    return fill(gettext("%(value)s, of %(n)s of %(most)s runs"), { value: text, n: counts[at], most });
   const [low, high] = [column.low?.[at] ?? null, column.high?.[at] ?? null];
   if (low === null || low === high) return text;
   return `${text} (${numbers.metric(low, unit)} – ${numbers.metric(high, unit)})`;

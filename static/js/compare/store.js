@@ -123,10 +123,10 @@ export class CompareStore {
       .filter((run) => run.groupIndex === group)
       .map((run) => this.series.get(`${run.id}|${name}`))
       .filter(Boolean);
-    const { x, y } = meanOf(members);
-    if (!x.length) return null;
+    const mean = meanOf(members);
+    if (!mean.x.length) return null;
     const smooth = meanOf(members.map((line) => ({ x: line.x, y: line.smooth ?? line.y })));
-    return new MeanLine(name, x, y, smooth.y);
+    return new MeanLine(name, mean, smooth.y, members.length);
   }
 }
 
@@ -137,11 +137,14 @@ class MeanLine {
   role = "driver";
   rank = 0;
 
-  constructor(name, x, y, smooth) {
+  /** `most` is how many runs have the metric: before one has begun and after it has ended, the mean is of fewer. */
+  constructor(name, { x, y, counts }, smooth, most) {
     this.name = name;
     this.x = x;
     this.y = y;
+    this.counts = counts;
     this.smooth = smooth;
+    this.most = most;
   }
 
   get latest() {
@@ -149,8 +152,8 @@ class MeanLine {
   }
 
   columns() {
-    const { x, y, smooth } = this;
+    const { x, y, counts, most, smooth } = this;
     const smoothed = smooth.length === y.length ? smooth : y;
-    return { x, y, smooth: smoothed, n: x.length, of: x.length, isWhole: false };
+    return { x, y, smooth: smoothed, counts, most, n: x.length, of: x.length, isWhole: false };
   }
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Branches } from "../../../static/js/charts/branches.js";
+import { endsOf } from "../../../static/js/charts/gaps.js";
 import { collect } from "../../../static/js/charts/lines.js";
 import { Smoothing } from "../../../static/js/charts/smoothing.js";
 
@@ -32,4 +33,31 @@ test("on the clock no line leads from an attempt to the next, over steps and tok
   assert.deepEqual(breaksOn("time"), [3]);
   assert.deepEqual(breaksOn("step"), []);
   assert.deepEqual(breaksOn("tokens"), []);
+});
+
+test("a mean is drawn apart where it is of some of its runs, and no line leads from one number of them to another", () => {
+  const y = [1, 2, 8, 9, 5];
+  const columns = () => ({
+    x: [1, 2, 3, 4, 5],
+    y,
+    smooth: y,
+    counts: [3, 3, 2, 2, 1],
+    most: 3,
+    n: 5,
+    of: 5,
+    isWhole: false,
+  });
+  const mean = { ...seriesOf(1, []), columns };
+  const view = { axis: "step", smoothing: new Smoothing("", 0), zoom: null, isLog: false, showsDead: false };
+  const plot = { lines: [{ name: "reward", label: "Reward", color: "--run-0" }], unit: "" };
+  const { data, drawn } = collect({ plot, view, store: { of: () => [mean] }, hidden: new Set() });
+  assert.deepEqual(
+    drawn.map(({ look }) => look),
+    ["some", "line"],
+  );
+  assert.deepEqual(data.slice(1), [
+    [null, null, 8, 9, 5],
+    [1, 2, null, null, null],
+  ]);
+  assert.deepEqual(endsOf(drawn[0].column), [2, 4]);
 });

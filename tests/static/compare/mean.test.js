@@ -3,15 +3,16 @@ import { test } from "node:test";
 import { meanOf } from "../../../static/js/compare/mean.js";
 
 test("each line counts where it has begun and not ended, straight between its points", () => {
-  const { x, y } = meanOf([
+  const { x, y, counts } = meanOf([
     { x: [0, 10], y: [0, 10] },
     { x: [5, 20], y: [15, 30] },
   ]);
   assert.deepEqual(x, [0, 5, 10, 20]);
   assert.deepEqual(y, [0, 10, 15, 30]); // at 5: (5 + 15) / 2, at 10: (10 + 20) / 2
+  assert.deepEqual(counts, [1, 2, 2, 1]);
 });
 
 test("points that are not finite are left out", () => {
-  assert.deepEqual(meanOf([{ x: [1, 2, 3], y: [1, NaN, 3] }]), { x: [1, 3], y: [1, 3] });
-  assert.deepEqual(meanOf([]), { x: [], y: [] });
+  assert.deepEqual(meanOf([{ x: [1, 2, 3], y: [1, NaN, 3] }]), { x: [1, 3], y: [1, 3], counts: [1, 1] });
+  assert.deepEqual(meanOf([]), { x: [], y: [], counts: [] });
 });

@@ -17,3 +17,9 @@ test("a column that holds many points says from where to where they reach", () =
   assert.equal(said({ x: [1], y: [2], low: [1], high: [4] }, 1, ""), "2.00 (1.00 – 4.00)");
   assert.equal(said({ x: [1], y: [2] }, 0, ""), "—");
 });
+
+test("the mean of a group says of how many runs it is where some have ended", () => {
+  const mean = { x: [1, 2], y: [2, 4], counts: [3, 1], most: 3 };
+  assert.equal(said(mean, 1, ""), "2.00");
+  assert.equal(said(mean, 2, ""), "4.00, of 1 of 3 runs");
+});
