@@ -1,6 +1,7 @@
 """The run page as the server sends it: access, tabs, states, downloads."""
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ def test_each_tab_has_its_own_address_and_opens_there(member: Client, project: P
     assert f'data-panel="{tab}">' in html
     assert html.count("data-panel=") == len(TABS)
     assert html.count(" hidden>", html.index('data-panel="overview"')) >= len(TABS) - 1
+
+
+def test_each_tab_of_charts_has_a_legend_of_their_marks(member: Client, project: Project) -> None:
+    parts = re.split(r'data-panel="(\w+)"', page(member, make_run(project)))
+    panels = dict(zip(parts[1::2], parts[2::2], strict=True))
+    assert [tab for tab in panels if "data-checkpoint-key" in panels[tab]] == ["overview", "charts", "dashboard"]
 
 
 @pytest.mark.parametrize(
