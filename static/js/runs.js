@@ -6,13 +6,15 @@ import { onKeys } from "./keys.js";
 import { atMostEvery, exchange } from "./refresh.js";
 import { AT_ONCE, doSteps, post, sayAway } from "./runs/bulk.js";
 import { completeFilter } from "./runs/complete.js";
+import { keepSelection, keptSelection } from "./runs/kept-selection.js";
 import { openFeed } from "./socket.js";
 import { STOP_UNDO_SECONDS, toast } from "./toast.js";
 
 const LIVE = ["queued", "starting", "running"];
-const selected = new Set();
-/** @type {{ ids: string[], live: string[], query: string } | null} */
-let all = null; // every run that the filter leaves, where people chose all of them
+const kept = keptSelection();
+const selected = new Set(kept.ids);
+/** @type {import("./runs/kept-selection.js").Every | null} */
+let all = kept.all; // every run that the filter leaves, where people chose all of them
 /** @type {string | null} */
 let current = null; // id of the row the keys are on
 /** @type {string | null} */
@@ -132,6 +134,7 @@ function showSelection() {
   if (all && all.query !== results().dataset.query) all = null; // another filter, other runs
   const here = new Set(rows().map((r) => r.id));
   for (const id of selected) if (!here.has(id)) selected.delete(id);
+  keepSelection({ ids: [...selected], all });
   for (const r of rows()) {
     const isOn = selected.has(r.id);
     r.setAttribute("aria-selected", String(isOn));

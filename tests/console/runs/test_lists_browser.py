@@ -51,6 +51,23 @@ def test_a_filter_is_completed_and_all_that_match_are_changed(page: Page, live_c
     expect(page.locator(".results-foot")).to_contain_text("1–50 of 60 runs")
 
 
+def test_a_selection_is_there_again_after_back_but_not_by_a_link(page: Page, live_console: LiveConsole) -> None:
+    ids = [add(live_console, name, state="finished").run.pk for name in ("one", "two", "three")]
+    open_page(page, live_console, "/runs")
+    for run_id in ids[:2]:
+        page.locator(f"#{run_id} td.select input").check()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    page.wait_for_url("**/compare?**")
+
+    page.go_back()
+
+    expect(page.locator("[data-selection-count]")).to_have_text("2 runs selected")
+    expect(page.locator("tr[aria-selected=true]")).to_have_count(2)
+    expect(page.locator(f"#{ids[2]} td.select input")).not_to_be_checked()
+    open_page(page, live_console, "/runs")
+    expect(page.locator("[data-selection-count]")).to_be_hidden()
+
+
 def test_a_phone_shows_why_a_run_failed_and_stops_another(page: Page, live_console: LiveConsole) -> None:
     one = add(live_console, "a run that goes on", steps=2).run
     failed = add(live_console, "one that failed", state="failed").run
