@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db import connection
-from django.db.models import F, Func, Max, Min, QuerySet
+from django.db.models import F, Func, Max, Min, QuerySet, Sum
 
 from jobs.catalog.log_level import PATTERNS, Level
 from jobs.models import LogChunk
@@ -77,6 +77,9 @@ class LogLine:
 class LogPage:
     """Lines in the order they came. `has_older` and `has_newer`: more lines may pass the filter on that side.
 
+    `num_older` is how many lines are left out before the first one; None where they were not counted: of a page that is
+    read forward, and of a search that has not come to the first line.
+
     `searched` is the cursor from which to search on where the time ran out before the page was full, else "".
     """
 
@@ -84,6 +87,7 @@ class LogPage:
     has_older: bool
     has_newer: bool
     lanes: tuple[tuple[str, int], ...]  # every role and rank that logged something
+    num_older: int | None
     searched: str = ""
 
 
@@ -150,8 +154,18 @@ def read_logs(
         has_older=is_forward or has_more,
         has_newer=has_more if is_forward else bool(before),
         lanes=tuple(_lanes(run_id, hidden)),
+        num_older=None if is_forward else _num_older(window, wanted, lines) if window is not None and has_more else 0,
         searched=search.searched,
     )
+
+
+def _num_older(window: _Window, wanted: LogFilter, lines: Sequence[LogLine]) -> int | None:
+    """Return how many lines come before those of a page that is read backward."""
+    if wanted.patterns:
+        return None
+    chunk, line = _parse(lines[0].cursor)
+    older: int | None = window.chunks.filter(pk__lt=chunk).aggregate(num=Sum("num_lines"))["num"]
+    return (older or 0) + line
 
 
 def _lanes(run_id: str, hidden: int) -> Iterator[tuple[str, int]]:

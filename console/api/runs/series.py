@@ -229,6 +229,7 @@ def list_logs(
         "lines": page.lines,
         "has_older": page.has_older,
         "has_newer": page.has_newer,
+        "num_older": page.num_older,
         "searched": page.searched,
         "lanes": [{"role": role, "rank": rank} for role, rank in page.lanes],
     }

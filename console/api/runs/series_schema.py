@@ -98,11 +98,13 @@ class LogLaneOut(Schema):
 
 class LogsOut(Schema):
     """Lines in the order they came. `searched`: where the time ran out before the page was full, the cursor up to
-    which all was looked at, to go on from as `before` or `after`; else ""."""
+    which all was looked at, to go on from as `before` or `after`; else "". `num_older`: how many lines come before
+    these, null where they are not counted: after a cursor, and of a search."""
 
     lines: list[LogLine]
     has_older: bool
     has_newer: bool
+    num_older: int | None
     searched: str
     lanes: list[LogLaneOut]
 

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{ cursor: string, text: string }} Line
- * @typedef {{ lines: Line[], has_older: boolean, has_newer: boolean, searched: string, lanes?: object[] }} Answer
+ * @typedef {{ lines: Line[], has_older: boolean, has_newer: boolean, searched: string, num_older?: number | null, lanes?: object[] }} Answer
  */
 
 /**

@@ -20,6 +20,8 @@ export class LogView {
     this.onScroll = onScroll;
     /** @type {any[]} */
     this.lines = [];
+    /** @type {number | null} */
+    this.numOlder = 0; // lines before them; null: not counted
     this.needle = "";
     this.isExpression = false;
     this.target = "";
@@ -36,15 +38,17 @@ export class LogView {
     return this.node.scrollTop + this.node.clientHeight >= this.lines.length * ROW - ROW;
   }
 
-  /** Show other lines altogether. */
-  replace(lines) {
+  /** Show other lines altogether; `numOlder` come before them. */
+  replace(/** @type {any[]} */ lines, /** @type {number | null | undefined} */ numOlder) {
     this.lines = lines;
+    this.numOlder = numOlder ?? null;
     this.redraw();
   }
 
   /** Add older lines on top; what is in sight stays where it is. */
-  prepend(lines) {
+  prepend(/** @type {any[]} */ lines, /** @type {number | null | undefined} */ numOlder) {
     this.lines = [...lines, ...this.lines];
+    this.numOlder = numOlder ?? null;
     this.#forget();
     this.#size();
     this.node.scrollTop += lines.length * ROW;
@@ -100,7 +104,7 @@ export class LogView {
     const fresh = [];
     for (let at = first; at < last; at += 1) {
       if (this.rows.has(at)) continue;
-      const row = this.#row(this.lines[at]);
+      const row = this.#row(this.lines[at], this.numOlder === null ? "·" : String(this.numOlder + at + 1));
       row.style.top = `${at * ROW}px`;
       this.rows.set(at, row);
       fresh.push(row);
@@ -108,7 +112,7 @@ export class LogView {
     this.space.append(...fresh);
   }
 
-  #row(line) {
+  #row(line, place) {
     const number = el(
       "a",
       {
@@ -119,7 +123,7 @@ export class LogView {
           this.onLink(line);
         },
       },
-      String(line.line + 1),
+      place,
     );
     const classes = ["run-log-line", line.cursor === this.target && "is-target", line.cursor === this.hit && "is-hit"]
       .filter(Boolean)

@@ -159,7 +159,7 @@ export class LogTab {
     await this.#read({}, (answer) => {
       this.hasNewer = false;
       this.hasOlder = answer.has_older;
-      this.view.replace(answer.lines);
+      this.view.replace(answer.lines, answer.num_older);
       this.view.toEnd();
     });
   }
@@ -204,7 +204,7 @@ export class LogTab {
     if (side === "top" && this.hasOlder) {
       this.#read({ before: this.view.lines[0].cursor }, (answer) => {
         this.hasOlder = answer.has_older;
-        this.view.prepend(answer.lines);
+        this.view.prepend(answer.lines, answer.num_older);
       });
     } else if (side === "bottom" && this.hasNewer) {
       this.#newer();
@@ -334,7 +334,7 @@ export class LogTab {
     this.#follow(false);
     this.query.set("line", cursor);
     this.query.write();
-    this.view.replace([]);
+    this.view.replace([], 0);
     await this.#jump(cursor);
   }
 
@@ -349,7 +349,7 @@ export class LogTab {
     await this.#read({ after: older.lines.at(-1)?.cursor ?? cursor, limit: AROUND }, (newer) => {
       this.hasOlder = older.has_older;
       this.hasNewer = newer.has_newer;
-      this.view.replace([...older.lines, ...newer.lines]);
+      this.view.replace([...older.lines, ...newer.lines], older.num_older);
       this.view.reveal(cursor);
     });
   }

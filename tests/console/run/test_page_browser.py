@@ -265,6 +265,8 @@ def test_the_log_is_searched_line_by_line_and_followed(page: Page, live_console:
     reporter = start(live_console, steps=20)
     open_run(page, live_console, reporter.run, "logs")
     expect(page.locator(".run-log-line").last).to_contain_text("step 20")
+    expect(page.locator(".run-log-line a.num").last).to_have_text("60")
+    expect(page.locator('[data-field="log-count"]')).to_have_text("60 lines")
 
     page.get_by_role("searchbox", name="Search the log").fill("needle")
 

@@ -53,7 +53,9 @@ def test_pages_backwards_and_forwards_meet_without_a_gap(run: Run) -> None:
         if not page.has_older:
             break
         before = page.lines[0].cursor
+        assert len(texts) + (page.num_older or 0) == 45
     assert len(texts) == len(set(texts)) == 45
+    assert page.num_older == 0
 
     first = read_logs(run_id=run.pk, before=before, limit=7).lines[0]
     forward, after = [first.text], first.cursor
