@@ -68,6 +68,16 @@ def test_a_selection_is_there_again_after_back_but_not_by_a_link(page: Page, liv
     expect(page.locator("[data-selection-count]")).to_be_hidden()
 
 
+def test_a_wide_list_shows_name_tags_and_id_whole(page: Page, live_console: LiveConsole) -> None:
+    run = add(live_console, "grpo qwen2.5-7b math with a name that is long", state="finished").run
+    Run.objects.filter(pk=run.pk).update(tags=["baseline", "paper"])
+    page.set_viewport_size({"width": 1920, "height": 900})
+    open_page(page, live_console, "/runs")
+
+    cut = "[...document.querySelectorAll('.run-name > *')].filter((node) => node.scrollWidth > node.clientWidth + 1)"
+    assert page.evaluate(f"{cut}.map((node) => node.textContent.trim()).filter(Boolean)") == []
+
+
 def test_a_phone_shows_why_a_run_failed_and_stops_another(page: Page, live_console: LiveConsole) -> None:
     one = add(live_console, "a run that goes on", steps=2).run
     failed = add(live_console, "one that failed", state="failed").run
