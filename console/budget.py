@@ -15,6 +15,8 @@ from django.conf import settings
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
+from profiling.counted import counted
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -126,4 +128,4 @@ def _once(act: Callable[[], None]) -> Callable[[], None]:
 
 def _refusal(most: int) -> TooManyQuestions:
     text = _("You have %(n)s expensive questions under way, the most at once. Try again in %(s)s seconds.")
-    return TooManyQuestions(text % {"n": most, "s": RETRY_SECONDS})
+    return TooManyQuestions(counted(text % {"n": most, "s": RETRY_SECONDS}))

@@ -10,6 +10,7 @@ from console.labels.traces import share_text, time_text
 from jobs.comparison.trace_verdict import TraceVerdict
 from jobs.traces.summary import TraceComparison
 from profiling.analysis.comparability import MOST_TOLD, Comparability, Factor
+from profiling.counted import counted
 
 UNITS: Mapping[str, Promise] = {
     "step": gettext_lazy("per step"),
@@ -39,7 +40,7 @@ def unit_note(compared: TraceComparison) -> str:
         text = _("per step: mean of %(n)s steps before, %(m)s after")
         if "repetition" in compared.sources:
             text = _("per iteration, found by repetition: mean of %(n)s before, %(m)s after")
-        return text % words
+        return counted(text % words)
     words |= {"before": time_text(sum(compared.walls[0])), "after": time_text(sum(compared.walls[1]))}
     unit = str(UNITS[compared.per])
     return _("%(unit)s, of %(before)s before and %(after)s after") % {"unit": unit, **words}

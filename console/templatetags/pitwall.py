@@ -15,12 +15,14 @@ from console.guide.parts import KnobLink
 from console.labels import catalog, numbers
 from console.static_files import modules_of
 from console.time_zone import time_zone
+from profiling.counted import counted
 
 register = template.Library()
 for number in (numbers.grouped, numbers.figure, numbers.duration, numbers.clock, numbers.interval, numbers.size):
     register.filter(number)
 register.filter(numbers.growth)
 register.filter(numbers.about_days)
+register.filter("counted", counted, is_safe=True)  # {% filter counted %}: a text without markup
 
 STATE_ICONS = {
     "queued": "clock",

@@ -9,6 +9,7 @@ from django.utils.translation import ngettext
 from jobs.catalog.metric import metric
 from jobs.models import AlertIncident
 from jobs.runs.stored_sentences import say_stored
+from profiling.counted import counted
 
 
 def title(incident: AlertIncident) -> str:
@@ -57,7 +58,7 @@ def _ended(data: Mapping[str, Any]) -> str:
 
 
 def _for_minutes(data: Mapping[str, Any]) -> str:
-    return _("For %(minutes)s minutes by now.") % {"minutes": f"{data.get('minutes', 0):g}"}
+    return counted(_("For %(minutes)s minutes by now.") % {"minutes": f"{data.get('minutes', 0):g}"})
 
 
 def _threshold(data: Mapping[str, Any]) -> str:
@@ -67,7 +68,7 @@ def _threshold(data: Mapping[str, Any]) -> str:
         "not_finite": _("It is %(value)s, for %(n)s reports (step %(step)s)."),
     }
     values = {"value": data.get("value"), "limit": f"{data.get('limit', 0):g}", "n": data.get("reports", 0)}
-    return texts[str(data.get("direction", "above"))] % {**values, "step": data.get("step", "—")}
+    return counted(texts[str(data.get("direction", "above"))] % {**values, "step": data.get("step", "—")})
 
 
 def _queue(data: Mapping[str, Any]) -> str:
@@ -77,14 +78,14 @@ def _queue(data: Mapping[str, Any]) -> str:
         "%(n)s runs wait; the first for %(minutes)s minutes.",
         n,
     )
-    return text % {"n": n, "minutes": f"{data.get('minutes', 0):g}"}
+    return counted(text % {"n": n, "minutes": f"{data.get('minutes', 0):g}"})
 
 
 def _disk(data: Mapping[str, Any]) -> str:
     text = _("%(free)s GiB of %(total)s GiB are free.") % {"free": data.get("free_gib"), "total": data.get("total_gib")}
     if data.get("hours") is not None:
         text += " " + _("At the pace of the last hours it is full in %(hours)s hours.") % {"hours": data["hours"]}
-    return text
+    return counted(text)
 
 
 def _gpus(data: Mapping[str, Any]) -> str:

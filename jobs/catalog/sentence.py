@@ -8,6 +8,8 @@ translators by console.labels.catalog, which finds them by the name `Sentence`.
 from collections.abc import Callable
 from typing import Any
 
+from profiling.counted import counted
+
 Say = Callable[[str], str]
 """A text of the catalogue -> the same in the reader's language."""
 
@@ -24,8 +26,8 @@ class Sentence(str):
     values: dict[str, object]
 
     def __new__(cls, template: str, /, **values: Any) -> "Sentence":
-        """Fill the places; a template without values is taken as it stands, braces and all."""
-        made = super().__new__(cls, template.format(**values) if values else template)
+        """Fill the places, and say one as one; a template without values is taken as it stands, braces and all."""
+        made = super().__new__(cls, counted(template.format(**values)) if values else template)
         made.template, made.values = template, values
         return made
 
@@ -40,7 +42,7 @@ def in_words(text: str, say: Say) -> str:
     if not text.values:
         return template
     words = {name: in_words(v, say) if isinstance(v, Sentence) else v for name, v in text.values.items()}
-    return template.format(**words)
+    return counted(template.format(**words))
 
 
 def sentence_of(error: Exception) -> str:

@@ -20,6 +20,7 @@ from jobs.planning.question import PlanRefused, policy_shape
 from jobs.telemetry.attempt_spec import spec_json
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.series import MAX_POINTS, SeriesWindow
+from profiling.counted import counted
 
 _TYPES = {"bfloat16": "bf16", "float16": "fp16"}
 _UPDATE, _UPDATE_RATE = "time/update_seconds", "throughput/update_tokens_per_second"
@@ -92,7 +93,7 @@ def _tokens(trace: Trace, spec: RunSpec, steps: Sequence[int], attempt: Attempt)
     else:
         return
     if sequences:
-        mean = _("%(source)s, over %(n)s sequences") % {"source": source, "n": f"{sequences:,}"}
+        mean = counted(_("%(source)s, over %(n)s sequences") % {"source": source, "n": f"{sequences:,}"})
         yield FormulaInput(key="context", value=f"{tokens / sequences:.6g}", source=mean)
     if passes > 1:
         source = _("%(source)s, %(n)s passes over each") % {"source": source, "n": passes}

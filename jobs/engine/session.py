@@ -43,6 +43,7 @@ from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
+from profiling.counted import counted
 from profiling.profile import mark
 
 FINISHED, STOPPED, FAILED = 0, 10, 1
@@ -288,7 +289,7 @@ class Session:
         from jobs.engine.own_algorithm import algorithm_of
 
         facts = fingerprint(material.train)
-        self._report.note(f"Training data: {facts['num_examples']:,} examples", data=facts)
+        self._report.note(counted(f"Training data: {facts['num_examples']:,} examples"), data=facts)
         data: DataFingerprint = {**facts, "rendered_at": material.text.now.isoformat()}
         saver = Saver(spec=spec, run_dir=self._run_dir, workers=workers, report=self._report, data=data)
         if checkpoint is not None:
@@ -313,7 +314,7 @@ class Session:
         checkpoint.restore(workers)
         seconds = time.perf_counter() - begin
         then, now = checkpoint.index["ranks"], len(workers.policies)
-        ranks = f"{now} ranks" if then == now else f"{then} ranks then, {now} now"
+        ranks = counted(f"{now} ranks" if then == now else f"{then} ranks then, {now} now")
         report.note(f"Resumed from {checkpoint.called} in {seconds:.2g} s ({ranks})", step=state.step, seconds=seconds)
         if state.best_step < 0:
             return

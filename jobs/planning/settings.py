@@ -21,6 +21,7 @@ from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.parse import Problem
 from jobs.models import Project
 from jobs.planner.constant import ConstantInvalid, Constants, shipped_constants
+from profiling.counted import counted
 
 MAX_PRICE = 10_000
 """Of one device hour, in any currency."""
@@ -89,7 +90,7 @@ def constants_of(project: Project | None, accelerator: str = "") -> Constants:
         {name: value for name, value in project.plan_constants.items() if name not in gone}
     )
     for name, entry in measured_on(project, accelerator).items():
-        source = _("measured on %(n)s finished runs of this project") % {"n": entry["num_runs"]}
+        source = counted(_("measured on %(n)s finished runs of this project") % {"n": entry["num_runs"]})
         with contextlib.suppress(ConstantInvalid):
             constants = constants.measured({name: entry["value"]}, source, entry.get("spread", 1.0))
     return constants

@@ -28,6 +28,7 @@ from jobs.runs import lifecycle
 from jobs.runs.holds import AtOnce, QuotaHolds, lacking_data
 from jobs.telemetry.attempt_spec import merged
 from jobs.telemetry.notify import run_changed
+from profiling.counted import counted
 
 SHORT_JOB_CPUS = 1.0
 CLEANUP_TIME = timedelta(seconds=60)
@@ -296,16 +297,16 @@ def _take_lock() -> None:
 def _never(ask: Ask, state: ClusterState) -> str:
     largest = max((n.cpus for n in state.nodes), default=0.0)
     if ask.gpus and not state.gpus_total:
-        return _("Needs %(asked)s GPUs; the cluster has none.") % {"asked": f"{ask.gpus:g}"}
+        return counted(_("Needs %(asked)s GPUs; the cluster has none.") % {"asked": f"{ask.gpus:g}"})
     if ask.gpus > state.gpus_total:
         text = _("Needs %(asked)s GPUs, the cluster has %(total)s: lower policy ranks or rollout engines.")
-        return text % {"asked": f"{ask.gpus:g}", "total": f"{state.gpus_total:g}"}
+        return counted(text % {"asked": f"{ask.gpus:g}", "total": f"{state.gpus_total:g}"})
     if ask.cpus > state.cpus_total:
         text = _("Needs %(asked)s CPUs, the cluster has %(total)s: lower policy ranks, engines or CPUs per worker.")
-        return text % {"asked": f"{ask.cpus:g}", "total": f"{state.cpus_total:g}"}
+        return counted(text % {"asked": f"{ask.cpus:g}", "total": f"{state.cpus_total:g}"})
     if ask.cpus_per_worker > largest:
         text = _("One worker needs %(asked)s CPUs, the largest node has %(total)s: lower CPUs per worker.")
-        return text % {"asked": f"{ask.cpus_per_worker:g}", "total": f"{largest:g}"}
+        return counted(text % {"asked": f"{ask.cpus_per_worker:g}", "total": f"{largest:g}"})
     return ""
 
 
@@ -316,5 +317,5 @@ def _shortage(wanted: float, free: float, holders: Sequence[ResourceHolder], sta
     names = ", ".join(f"{label} holds {amount:g}" for amount, label in held[:3] if amount)
     values = {"asked": f"{wanted:g}", "free": f"{max(free, 0):g}", "total": f"{total:g}", "held": names}
     if is_gpu:
-        return _("Needs %(asked)s GPUs, %(free)s of %(total)s are free; %(held)s") % values
-    return _("Needs %(asked)s CPUs, %(free)s of %(total)s are free; %(held)s") % values
+        return counted(_("Needs %(asked)s GPUs, %(free)s of %(total)s are free; %(held)s") % values)
+    return counted(_("Needs %(asked)s CPUs, %(free)s of %(total)s are free; %(held)s") % values)

@@ -37,6 +37,7 @@ from jobs.preflight.trial_switch import holds_code
 from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
 from jobs.runs.environment import check_secrets, split_secrets
 from jobs.runs.holds import Hold, QuotaHolds
+from profiling.counted import counted
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -177,17 +178,17 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
             "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
         )
         limit = spec.int_knob("rollout.max_prompt_tokens")
-        text = text % {"rows": f"{preview.num_train:,}", "limit": f"{limit:,}"}
+        text = counted(text % {"rows": f"{preview.num_train:,}", "limit": f"{limit:,}"})
         return preview, [Check(state="failed", text=text, field="knobs.rollout.max_prompt_tokens")]
     if preview.num_left_out >= preview.num_train > 0 and spec.is_native:
         text = _("None of the %(rows)s rows has anything to learn within %(limit)s tokens. Raise Longest sample.")
-        text = text % {"rows": f"{preview.num_train:,}", "limit": f"{longest_sequence(spec):,}"}
+        text = counted(text % {"rows": f"{preview.num_train:,}", "limit": f"{longest_sequence(spec):,}"})
         return preview, [Check(state="failed", text=text, field="knobs.train.max_sequence_tokens")]
     text = _("Data reads: %(train)s rows, %(eval)s held out") % {
         "train": f"{preview.num_train:,}",
         "eval": f"{preview.num_eval:,}",
     }
-    return preview, [Check(state="passed", text=text, field="data.id")]
+    return preview, [Check(state="passed", text=counted(text), field="data.id")]
 
 
 def _first_part(spec: RunSpec, field: str) -> str:
@@ -261,7 +262,7 @@ def check_reward(spec: RunSpec, *, project: Project, user: User | None = None) -
         "count": len(results),
         "ms": f"{slowest * 1000:.1f}",
     }
-    return [Check(state="passed", text=text, field="reward.source")]
+    return [Check(state="passed", text=counted(text), field="reward.source")]
 
 
 def check_algorithm(spec: RunSpec, *, project: Project, user: User | None = None) -> list[Check]:

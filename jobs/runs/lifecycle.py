@@ -19,6 +19,7 @@ from jobs.captures import captures
 from jobs.models import ENDED, Attempt, Command, Run, RunEvent
 from jobs.runs.retry_policy import decide
 from jobs.telemetry.notify import run_changed
+from profiling.counted import counted
 from profiling.redaction import hide_in
 
 State = Literal["queued", "starting", "running", "stopping", "finished", "failed", "stopped"]
@@ -279,7 +280,7 @@ def record_cleanup(*, run_id: str, attempt: int, cleanup: Mapping[str, object], 
         ended = Attempt.objects.filter(run_id=run_id, number=attempt, state__in=ENDED, cleanup={})
         if not ended.update(cleanup=dict(cleanup)):
             return False
-        text = f"Clean-up checked: {cleanup.get('processes_left', '?')} processes left"
+        text = counted(f"Clean-up checked: {cleanup.get('processes_left', '?')} processes left")
         RunEvent.objects.create(run_id=run_id, attempt=attempt, at=now, verb="cleanup", text=text, data=dict(cleanup))
         transaction.on_commit(partial(run_changed, run_id))
     return True

@@ -24,6 +24,7 @@ from jobs.telemetry import history
 from jobs.telemetry.attempt_spec import Overrides, changed_knobs, difference, merged, overrides_by_now
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.series import SeriesWindow
+from profiling.counted import counted
 from profiling.events import Number, encode_number
 
 _LOOK_BACK_STEPS = 10_000  # how far before the restored step a metric's newest value is looked for
@@ -246,7 +247,7 @@ def _nothing_left(spec: RunSpec, origin: Checkpoint) -> str:
         "The checkpoint of step %(step)s is the end of %(num)s steps: nothing is left to train. "
         "Ask for more than %(step)s steps, or pick an earlier checkpoint."
     )
-    return text % {"step": origin.step, "num": spec.num_steps}
+    return counted(text % {"step": origin.step, "num": spec.num_steps})
 
 
 def _values_at(run: Run, origin: Checkpoint | None) -> dict[str, Number]:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
 
+from profiling.counted import ONE_OF
+
 HISTORY = (
     _("Queued"),
     _("Queued again"),
@@ -289,11 +291,17 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((template, _pattern(template)) for template in (*HISTORY, *CAUSES, *WAITS))
 
 
+def _of_one_or_many(text: str) -> str:
+    """Return the pattern of what stands behind a value: "1 GPU" is stored where a sentence has GPUs."""
+    noun = next((each for each in ONE_OF if text.startswith(f" {each}")), "")
+    return re.escape(text).replace(noun, f"(?:{noun}|{ONE_OF[noun]})", 1) if noun else re.escape(text)
+
+
 def _pattern(template: str) -> re.Pattern[str]:
     pieces = _PLACE.split(template)
     fixed, names = pieces[::2], pieces[1::2]
     shapes = [f"(?P<{name}>{_SHAPES.get(name, '.+?')})" for name in names]
     parts = [re.escape(fixed[0])]
     for shape, text in zip(shapes, fixed[1:], strict=True):
-        parts += [shape, re.escape(text)]
+        parts += [shape, _of_one_or_many(text)]
     return re.compile("".join(parts), re.DOTALL)

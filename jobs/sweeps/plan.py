@@ -17,6 +17,7 @@ from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.parse import Problem, SpecInvalid, strangers
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value, value_text
+from profiling.counted import counted
 
 Method = Literal["grid", "random"]
 Scale = Literal["linear", "log"]
@@ -251,7 +252,7 @@ def _num_runs(raw: object, method: object, knobs: Sequence[SweepKnob], problems:
         text = _(
             "%(num)s runs are more than the %(size)s points of the grid. Use at most %(size)s, or list more values."
         )
-        problems.append(Problem(field="sweep.num_runs", message=text % {"num": num, "size": size}))
+        problems.append(Problem(field="sweep.num_runs", message=counted(text % {"num": num, "size": size})))
     return num
 
 

@@ -13,6 +13,7 @@ from jobs.catalog.spec.parse import Problem, SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.value import Value, value_text
 from jobs.sweeps.plan import SweepKnob, SweepPlan, grid_size
+from profiling.counted import counted
 
 Point = Mapping[str, Value]
 
@@ -109,7 +110,7 @@ def _random(plan: SweepPlan) -> tuple[Point, ...]:
         )
         text += " " + _("or repeat points with several values of train.seed.")
         values_told = {"size": len(distinct), "num": plan.num_runs}
-        raise SpecInvalid([Problem(field="sweep.num_runs", message=text % values_told)])
+        raise SpecInvalid([Problem(field="sweep.num_runs", message=counted(text % values_told))])
     return tuple(distinct.values())
 
 
@@ -131,5 +132,5 @@ def _shortened(problems: list[Problem]) -> list[Problem]:
     rest = len(problems) - _MAX_PROBLEMS
     if rest <= 0:
         return problems
-    more = Problem(field="sweep.knobs", message=_("And %(n)s more problems of this kind.") % {"n": rest})
+    more = Problem(field="sweep.knobs", message=counted(_("And %(n)s more problems of this kind.") % {"n": rest}))
     return [*problems[:_MAX_PROBLEMS], more]

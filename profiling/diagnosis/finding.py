@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
 from profiling import plugins
+from profiling.counted import counted
 from profiling.evidence import Evidence
 
 FOLDER = "profiling.diagnosis.rules"
@@ -129,7 +130,7 @@ class Finding:
         if self.observation is None:
             return say(self.record)
         words = {"value": self.value, "threshold": amount(self.rule.watch, self.rule.unit), **self.observation.words}
-        text = say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words)
+        text = counted(say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words))
         return text[:1].upper() + text[1:]
 
     @property

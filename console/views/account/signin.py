@@ -20,6 +20,7 @@ from console.forms.account import SigninForm
 from console.sign_in.address_lock import is_locked, note_failure
 from console.sign_in.link import LinkUnusable, use_link, whose_link
 from console.sign_in.trail import keep_refused_link
+from profiling.counted import counted
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 ID_TOKEN = "oidc_id_token"  # noqa: S105 (the name that the provider's token has in the session)
@@ -116,7 +117,7 @@ def signin_page(request: HttpRequest, *, problem: str, status: int, can_link: bo
 def locked_out(request: HttpRequest, *_args: Any, **_kwargs: Any) -> HttpResponse:
     """Say that sign-in is locked after too many failures; called by axes too."""
     problem = _("Too many failed attempts. Wait %(minutes)s minutes, or use a one-time link.")
-    answer = signin_page(request, problem=problem % {"minutes": settings.LOCKOUT_MINUTES}, status=429)
+    answer = signin_page(request, problem=counted(problem % {"minutes": settings.LOCKOUT_MINUTES}), status=429)
     answer["Retry-After"] = str(settings.LOCKOUT_MINUTES * 60)
     return answer
 

@@ -20,6 +20,7 @@ from jobs.comparison.measures import Measure, MeasureCell, MeasureRow, Words
 from jobs.comparison.phases import PhaseTimes, phase_deltas
 from jobs.comparison.stats import MEAN_STEPS, ratio_interval
 from jobs.comparison.summary import STATISTICS, Delta, Spot, delta
+from profiling.counted import counted
 from profiling.phases import STEP_PHASES
 
 LABEL_SHARE = 0.055  # a bar's number is written in it if the bar is this share of the longest row
@@ -316,7 +317,7 @@ def _group_lines(
                 lines[i].cells.append(ComparisonCell(text="—"))
                 continue
             low, high = value_text(value.low, about.unit), value_text(value.high, about.unit)
-            title = _("mean of %(n)s runs, %(low)s to %(high)s") % {"n": value.n, "low": low, "high": high}
+            title = counted(_("mean of %(n)s runs, %(low)s to %(high)s") % {"n": value.n, "low": low, "high": high})
             better = about.better if statistic in ("last", "best", "at") else ""
             change = delta(value.mean, theirs.mean, better=better) if theirs and i != base_group else None
             parts = [f"{low} – {high}"] if value.n > 1 else []

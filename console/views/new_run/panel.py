@@ -32,6 +32,7 @@ from jobs.runs.checks import (
     on_cluster,
     place,
 )
+from profiling.counted import counted
 
 HISTOGRAM_WIDTH = 560
 HISTOGRAM_HEIGHT = 64
@@ -159,8 +160,8 @@ def hardware_caption(state: ClusterState) -> str:
         return _("the cluster does not answer now")
     values = {"cpus": f"{state.cpus_total:g}", "gpus": f"{state.gpus_total:g}"}
     if state.gpus_total:
-        return _("the cluster has %(gpus)s GPUs, %(cpus)s CPUs") % values
-    return _("the cluster has %(cpus)s CPUs, no GPU") % values
+        return counted(_("the cluster has %(gpus)s GPUs, %(cpus)s CPUs") % values)
+    return counted(_("the cluster has %(cpus)s CPUs, no GPU") % values)
 
 
 def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> PreviewPanel:
@@ -217,8 +218,9 @@ def _length_line(spec: RunSpec, data: DataPreview) -> str:
         )
     else:
         text = _("%(out)s rows (%(share)s) are left out: longer than the limit")
-    said = text % words
-    return _("About %(what)s. Measured on %(measured)s rows.") % {**words, "what": said} if data.is_sampled else said
+    if data.is_sampled:
+        text = _("About %(what)s. Measured on %(measured)s rows.") % {**words, "what": text}
+    return counted(text % words)
 
 
 def _with_fixes(spec: RunSpec, checks: Iterable[Check]) -> tuple[tuple[Check, tuple[FixButton, ...]], ...]:
@@ -330,7 +332,7 @@ def _bars(data: DataPreview, top: float, limit: int) -> tuple[HistogramBar, ...]
                 y=f"{HISTOGRAM_HEIGHT - height:.1f}",
                 width=f"{max((high - low) / top * HISTOGRAM_WIDTH - 1, 1):.1f}",
                 height=f"{height:.1f}",
-                title=_("%(count)s rows of %(low)s to %(high)s tokens") % words,
+                title=counted(_("%(count)s rows of %(low)s to %(high)s tokens") % words),
                 is_over=low >= limit,
             )
         )
@@ -350,8 +352,9 @@ def _data_caption(data: DataPreview | None) -> str:
     if data is None:
         return ""
     if data.is_beginning:
-        return _("the first %(rows)s rows are shown") % {"rows": f"{data.num_rows:,}"}
-    return _("%(rows)s rows, %(eval)s held out") % {"rows": f"{data.num_rows:,}", "eval": f"{data.num_eval:,}"}
+        return counted(_("the first %(rows)s rows are shown") % {"rows": f"{data.num_rows:,}"})
+    text = _("%(rows)s rows, %(eval)s held out")
+    return counted(text % {"rows": f"{data.num_rows:,}", "eval": f"{data.num_eval:,}"})
 
 
 def _model_caption(model: ModelFacts | None) -> str:

@@ -39,6 +39,7 @@ from jobs.accounts.people import (
 )
 from jobs.accounts.sessions import count_sessions
 from jobs.models import ApiToken, Identity, Membership, Project
+from profiling.counted import counted
 
 PAGE_SIZE = 50
 
@@ -137,7 +138,7 @@ def _handed_over(num_runs: int, to: str) -> str:
 def _deactivate(name: str, actor: User) -> str:
     ended = deactivate(username=name, actor=actor, now=timezone.now())
     text = _("%(name)s is inactive. Ended: %(tokens)s tokens, %(sessions)s sessions, %(links)s unused links.")
-    return text % {"name": name, **ended.as_json()}
+    return counted(text % {"name": name, **ended.as_json()})
 
 
 def _activate(name: str, actor: User) -> str:

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.comparison.conditions import weight
 from jobs.models import Run, RunEvent
+from profiling.counted import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def _facts(environment: Mapping[str, Any], data: object, spec: RunSpec) -> Itera
     yield _("Code of Pitwall on the cluster"), text("code")
     if isinstance(data, Mapping) and "sha256" in data:
         about = {"n": f"{data.get('num_examples', 0):,}", "digest": data["sha256"]}
-        yield _("Training data"), _("%(n)s examples, %(digest)s") % about
+        yield _("Training data"), counted(_("%(n)s examples, %(digest)s") % about)
     elif isinstance(data, Mapping) and data.get("revision"):
         yield _("Training data"), f"{data.get('hub', '')} {data['revision']}"
     else:

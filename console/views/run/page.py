@@ -46,6 +46,7 @@ from jobs.runs.queries import run_header
 from jobs.runs.stored_sentences import say_cause
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.trashed import hidden_through
+from profiling.counted import counted
 from profiling.phases import PHASES
 
 TABS = ("overview", "charts", "dashboard", "timeline", "profile", "samples", "logs", "system", "config", "files")
@@ -167,7 +168,9 @@ def resources(run: Run, spec: RunSpec) -> str:
     attempt = run.attempts.filter(number=run.latest_attempt).first()
     if attempt is not None and attempt.num_gpus:
         return f"{attempt.num_gpus:g} × GPU"
-    return f"{attempt.num_cpus:g} × CPU" if attempt is not None else _("%(n)s workers") % {"n": spec.num_workers}
+    return (
+        f"{attempt.num_cpus:g} × CPU" if attempt is not None else counted(_("%(n)s workers") % {"n": spec.num_workers})
+    )
 
 
 def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool, is_admin: bool) -> dict[str, object]:

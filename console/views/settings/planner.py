@@ -12,6 +12,7 @@ from jobs.catalog.spec.parse import Problem
 from jobs.models import Project
 from jobs.planner.constant import Constant, shipped_constants
 from jobs.planning.settings import constants_of, measured_on, outdated
+from profiling.counted import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ def _measured(project: Project) -> dict[str, tuple[str, ...]]:
     for accelerator in sorted(project.calibrations):
         for name, entry in measured_on(project, accelerator).items():
             words = {"value": _text(entry["value"]), "kind": kind_label(accelerator), "runs": entry["num_runs"]}
-            sentence = text % {**words, "before": miss(entry["before"]), "after": miss(entry["after"])}
+            sentence = counted(text % {**words, "before": miss(entry["before"]), "after": miss(entry["after"])})
             by_name[name] = (*by_name.get(name, ()), sentence)
     return by_name
 

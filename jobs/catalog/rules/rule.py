@@ -35,6 +35,7 @@ from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, RunSpec
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value, value_text
+from profiling.counted import counted
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -232,7 +233,7 @@ def _parts(text: str) -> tuple[str | Expression, ...]:
 
 
 def _filled(text: str, lookup: Lookup) -> str:
-    return "".join(part if isinstance(part, str) else _shown(part, lookup) for part in _parts(text))
+    return counted("".join(part if isinstance(part, str) else _shown(part, lookup) for part in _parts(text)))
 
 
 def _shown(expression: Expression, lookup: Lookup) -> str:

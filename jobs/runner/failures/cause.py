@@ -10,6 +10,7 @@ from jobs.catalog.trainer import trainers
 from jobs.runner.reporting.append_only import RESERVE_BYTES
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.trainer import Exit
+from profiling.counted import counted
 from profiling.phases import ROLES
 
 TAIL_BYTES = 64 * 1024
@@ -217,7 +218,8 @@ def exit_cause_of(
     }
     own = {key: value for key, value in progress.cause.items() if value not in ("", None)}
     if oom_kills and own.get("side") == "cluster" and "memory" not in str(own.get("text", "")).lower():
-        own["text"] = f"{own['text']} (the kernel's out-of-memory killer ended {oom_kills} processes on this node)"
+        message = counted(f"the kernel's out-of-memory killer ended {oom_kills} processes on this node")
+        own["text"] = f"{own['text']} ({message})"
     return cause | own
 
 

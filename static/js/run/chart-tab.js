@@ -2,7 +2,7 @@
 
 import { Chart } from "../charts/chart.js";
 import { copyOf, field, find } from "../dom.js";
-import { fill, gettext, grouped, write } from "../format.js";
+import { fill, gettext, grouped, ngettext, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { CardWall } from "./card-wall.js";
 import { KeptNames } from "./kept-names.js";
@@ -125,7 +125,7 @@ export class ChartTab {
       field("metric-count"),
       needle
         ? fill(gettext("%(shown)s of %(all)s metrics"), { shown: grouped(shown), all: grouped(all) })
-        : fill(gettext("%(all)s metrics"), { all: grouped(all) }),
+        : fill(ngettext("%(all)s metric", "%(all)s metrics", all), { all: grouped(all) }),
     );
     const empty = field("charts-empty");
     empty.hidden = shown > 0;

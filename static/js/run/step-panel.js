@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
-import { el, fill, gettext, grouped, laneName, messageOf } from "../format.js";
+import { el, fill, gettext, grouped, laneName, messageOf, ngettext } from "../format.js";
 import { metricInfo } from "./metric-plot.js";
 import { mark, oneLine, reward } from "./sample.js";
 import { linesOf, logWindow, nearestOf, phasesOf, statesOf, whenWas } from "./step-facts.js";
@@ -167,7 +167,7 @@ export class StepPanel {
     const link = el(
       "a",
       { href: `${this.page.url}/samples?step=${step}` },
-      fill(gettext("All %(n)s samples of the step"), { n: grouped(total) }),
+      fill(ngettext("%(n)s sample of the step", "All %(n)s samples of the step", total), { n: grouped(total) }),
     );
     return [...rows, el("p", {}, link)];
   }

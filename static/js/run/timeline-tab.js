@@ -2,7 +2,7 @@
 
 import * as numbers from "../charts/numbers.js";
 import { field, find } from "../dom.js";
-import { el, fill, gettext, grouped, laneName, write } from "../format.js";
+import { el, fill, gettext, grouped, laneName, ngettext, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import { PhaseTimeline, Strip } from "./timeline.js";
 
@@ -117,11 +117,12 @@ export class TimelineTab {
     this.strip.draw();
     this.#lanes(lanes);
     this.#soon();
+    const steps = [...this.store.lanes.steps.keys()].filter((step) => step > 0).length;
     write(
       field("timeline-note"),
-      fill(gettext("%(spans)s spans, %(steps)s steps, %(time)s"), {
+      fill(ngettext("%(spans)s spans, %(steps)s step, %(time)s", "%(spans)s spans, %(steps)s steps, %(time)s", steps), {
         spans: this.#spans(),
-        steps: grouped([...this.store.lanes.steps.keys()].filter((step) => step > 0).length),
+        steps: grouped(steps),
         time: numbers.duration(this.timeline.extent.to - this.timeline.extent.from),
       }),
     );

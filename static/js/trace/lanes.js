@@ -1,7 +1,7 @@
 /** The lanes of a trace: those of the run's phases, and those of each file, by process. */
 
 import { EVERYTHING } from "../charts/branches.js";
-import { fill, gettext, grouped, laneName } from "../format.js";
+import { fill, gettext, grouped, laneName, ngettext } from "../format.js";
 import { Lanes } from "../timeline/lanes.js";
 import { EventRow } from "./rows.js";
 import { Tiles } from "./tiles.js";
@@ -120,17 +120,15 @@ export function layerGroups(layer, clock, api) {
   });
   const who = layer.role ? laneName({ role: layer.role, rank: layer.rank ?? 0 }) : "";
   const isOne = processes.size === 1;
+  const eventsIn = (/** @type {{ events: number }[]} */ own) => {
+    const n = own.reduce((sum, lane) => sum + lane.events, 0);
+    return fill(ngettext("%(n)s event", "%(n)s events", n), { n: grouped(n) });
+  };
   return [...processes].map(([id, { process, pid, lanes }]) => ({
     key: `${layer.id}-${id.replaceAll(/[^\w|-]/g, "")}`,
     title:
       who && isOne ? who : [who, processName(process, pid, processes)].filter(Boolean).join(", ") || layer.file_name,
-    note: [
-      layer.kind,
-      fill(gettext("%(n)s events"), { n: grouped(lanes.reduce((sum, lane) => sum + lane.events, 0)) }),
-      who ? "" : layer.file_name,
-    ]
-      .filter(Boolean)
-      .join(" · "),
+    note: [layer.kind, eventsIn(lanes), who ? "" : layer.file_name].filter(Boolean).join(" · "),
     layer: layer.id,
     lanes: lanes.map((lane) => ({
       key: `${layer.id}.${lane.id}`,

@@ -2,7 +2,7 @@
 
 import { get, send } from "../api.js";
 import { around, find } from "../dom.js";
-import { el, fill, gettext, grouped, icon, laneName, messageOf, renew } from "../format.js";
+import { el, fill, gettext, grouped, icon, laneName, messageOf, ngettext, renew } from "../format.js";
 import { openFeed } from "../socket.js";
 import { toast } from "../toast.js";
 
@@ -144,7 +144,9 @@ export class Layers extends EventTarget {
         const title = [
           layer.file_name,
           layer.kind,
-          layer.events === null ? "" : fill(gettext("%(n)s events"), { n: grouped(layer.events) }),
+          layer.events === null
+            ? ""
+            : fill(ngettext("%(n)s event", "%(n)s events", layer.events), { n: grouped(layer.events) }),
           layer.problem,
         ]
           .filter(Boolean)

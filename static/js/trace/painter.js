@@ -1,7 +1,7 @@
 /** Draws the timeline of a trace on a canvas: bars as one block of pixels (sheet.js); words, axis and frames on top. */
 
 import { color } from "../charts/colors.js";
-import { fill, gettext } from "../format.js";
+import { fill, ngettext } from "../format.js";
 import { depthAt, itemsBetween, rowTop } from "../timeline/layout.js";
 import { Painter } from "../timeline/painter.js";
 import { drawArrows } from "./arrows.js";
@@ -225,8 +225,12 @@ export class TracePainter extends Painter {
       context.fillRect(label, top, width - label, HANDLE - 1);
       this.#chevron(label + 6, top + HANDLE / 2 - 1, false, item.more < 0);
       context.fillStyle = color("--text-2");
-      const text = item.more > 0 ? gettext("%(n)s more rows") : gettext("hide %(n)s rows");
-      context.fillText(fill(text, { n: Math.abs(item.more) }), label + 18, top + HANDLE / 2);
+      const n = Math.abs(item.more);
+      const text =
+        item.more > 0
+          ? ngettext("%(n)s more row", "%(n)s more rows", n)
+          : ngettext("hide %(n)s row", "hide %(n)s rows", n);
+      context.fillText(fill(text, { n }), label + 18, top + HANDLE / 2);
     }
   }
 

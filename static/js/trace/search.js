@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { around, field, find } from "../dom.js";
-import { el, fill, gettext, grouped, messageOf, write } from "../format.js";
+import { el, fill, gettext, grouped, messageOf, ngettext, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { goTo } from "./details.js";
 import { categoryWord } from "./palette.js";
@@ -69,13 +69,10 @@ export class Search {
       if (turn !== this.turn) return;
       this.found = found;
       const events = found.reduce((sum, one) => sum + one.events, 0);
-      write(field("hits"), fill(gettext("%(n)s events"), { n: grouped(events) }));
+      const told = fill(ngettext("%(n)s event", "%(n)s events", events), { n: grouped(events) });
+      write(field("hits"), told);
       this.list.replaceChildren(
-        el(
-          "p",
-          { class: "menu-head num", "aria-hidden": "true" },
-          fill(gettext("%(n)s events"), { n: grouped(events) }),
-        ),
+        el("p", { class: "menu-head num", "aria-hidden": "true" }, told),
         ...(found.length
           ? found.map((one, index) =>
               el(

@@ -122,7 +122,7 @@ def test_lost_contact_opens_after_its_minute_and_resolves_when_it_is_back(watchm
     run = make_run(state="running")
     assert watchman.step(50) == []
     (incident,) = watchman.step(30)
-    assert words.sentence(incident) == "For 1 minutes by now."
+    assert words.sentence(incident) == "For 1 minute by now."
 
     Attempt.objects.filter(run=run).update(last_contact_at=watchman.now + MINUTE)
     watchman.step(60)

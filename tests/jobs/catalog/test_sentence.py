@@ -27,6 +27,12 @@ def test_a_sentence_is_the_text_that_it_makes() -> None:
     assert copy.deepcopy(made).template == made.template
 
 
+def test_a_sentence_of_one_says_it_as_one() -> None:
+    made = Sentence("{n} retries are asked for.", n=1)
+
+    assert made == in_words(made, str) == "1 retry is asked for."
+
+
 def test_a_text_without_values_keeps_its_braces() -> None:
     assert Sentence("write ${x} and {y}") == "write ${x} and {y}"
     assert in_words(Sentence("write {y}"), german) == "write {y}"

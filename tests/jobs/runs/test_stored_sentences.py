@@ -93,6 +93,8 @@ def texts_of(value: ast.expr, stem: str) -> Iterator[str]:
             yield from texts_of(value.left, stem)
         case ast.Call(func=ast.Name(id="_"), args=[one]) if stem in IN_GETTEXT:
             yield from texts_of(one, stem)
+        case ast.Call(func=ast.Name(id="counted"), args=[one]):
+            yield from texts_of(one, stem)
         case ast.Call(func=ast.Attribute(value=ast.Dict(values=values), attr="get"), args=[_, other]):
             for each in (*values, other):
                 yield from texts_of(each, stem)
@@ -142,6 +144,7 @@ def test_every_cause_that_the_runner_finds_is_known() -> None:
             "Failed: policy rank 1 was ended from outside in step 12 (SIGTERM)",
             "失败：policy 第 1 号进程被外部结束（第 12 步）（SIGTERM）",
         ),
+        ("Clean-up checked: 1 process left", "已检查清理：剩余 1 个进程"),
         ("Something that nobody writes", "Something that nobody writes"),
         ("", ""),
     ],

@@ -155,7 +155,11 @@ def test_a_long_name_keeps_its_values() -> None:
         ({"knobs": [{"id": RATE, "values": ["hot"]}]}, "sweep.knobs.0.values", "'hot' is not allowed for Learning"),
         ({"knobs": [{"id": RATE, "values": ["3e-4", 0.0003]}]}, "sweep.knobs.0.values", "3e-4 occurs twice"),
         ({"knobs": [{"id": RATE, "low": 1e-5, "high": 1e-3}]}, "sweep.knobs.0.values", "A grid needs a list"),
-        ({"knobs": [{"id": RATE, "values": [1e-3]}], "num_runs": 2}, "sweep.num_runs", "more than the 1 points"),
+        (
+            {"knobs": [{"id": RATE, "values": [1e-3]}], "num_runs": 2},
+            "sweep.num_runs",
+            "more than the 1 point of the grid",
+        ),
         ({"knobs": [{"id": RATE, "values": [1e-3]}], "num_runs": 1.5}, "sweep.num_runs", "1.5 is not allowed"),
         ({"knobs": [{"id": RATE, "values": [1e-3]}], "max_concurrent": 0}, "sweep.max_concurrent", "from 1 to 200"),
         ({"knobs": [{"id": RATE, "values": [1e-3]}], "seed": -1}, "sweep.seed", "-1 is not allowed"),
