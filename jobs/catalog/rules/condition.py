@@ -21,6 +21,7 @@
 | `gain` | the rise since the start, in standard errors |
 | `flat` | how many values there are without a rise, or a fall if low is better; 0 before `PATIENCE` and half a run |
 | `outburst` | the third largest of the newest 20 over what was usual before |
+| `share` | of a share of groups: what it is at least, by how many groups there were |
 
 With `over`, each value is divided by the other metric's at the same place, counted from the end. A window that is not
 full says nothing yet: at the start of a run everything moves. `not_finite` is the exception. `least` asks for more
@@ -75,6 +76,7 @@ _COURSES: Mapping[str, _Levels] = {
     "times_start": course.times_start,
     "gain": course.gain,
     "outburst": lambda values, _window: course.outburst(values),
+    "share": course.share,
 }
 _FLAT = "flat"
 _FLAT_LOW = "flat_low"  # the sentence of a metric that is better low
@@ -100,6 +102,7 @@ TEXTS: Mapping[str, str] = {
     "flat": "{metric} has not risen within {value} values: it is at {now}",
     "flat_low": "{metric} has not fallen within {value} values: it is at {now}",
     "outburst": "{metric} jumps: {now} within its last 20 values, where up to {before} was usual",
+    "share": "{metric} is {now} on average of the last steps, and above {bound} for sure",
 }
 """The sentences of evidence and the words for statistics, for whoever translates them."""
 
@@ -116,13 +119,13 @@ class Condition:
     above: float | None
     below: float | None
 
-    def evidence(self, numbers: Numbers, *, planned: int = 0, say: Say = str) -> str:
+    def evidence(self, numbers: Numbers, *, planned: int = 0, step: int = 0, say: Say = str) -> str:
         """Return a sentence with the numbers if the condition holds; "" if not, or if there is too little to say.
 
-        `planned` are the steps that the run is to have, 0 where nobody knows. `say` gives a text in the reader's
-        language.
+        `planned` are the steps that the run is to have, 0 where nobody knows, `step` the one that it has reached, 0
+        where each value is one. `say` gives a text in the reader's language.
         """
-        value, before, now = self._value(numbers, planned)
+        value, before, now = self._value(numbers, planned, step)
         bound, word = (self.above, "above") if self.above is not None else (self.below or 0.0, "below")
         if math.isnan(value) or not (value > bound if word == "above" else value < bound):
             return ""
@@ -139,13 +142,14 @@ class Condition:
             now=f"{now:.4g}",
         )
 
-    def _value(self, numbers: Numbers, planned: int) -> tuple[float, float, float]:
+    def _value(self, numbers: Numbers, planned: int, step: int) -> tuple[float, float, float]:
         """Return the statistic, the level before and the newest one; nan where there is nothing to say."""
         values = numbers.get(self.metric, ())
         if self.statistic == _NOT_FINITE:
             return float(sum(not _is_finite(value) for value in values[-self.window :])), math.nan, math.nan
         if self.statistic in _COURSES or self.statistic == _FLAT:
-            return self._course([value for value in values if value is not None and math.isfinite(value)], planned)
+            numbers_alone = [value for value in values if value is not None and math.isfinite(value)]
+            return self._course(numbers_alone, planned, step or len(numbers_alone))
         finite = [value for value in values[-self.window :] if value is not None and math.isfinite(value)]
         if len(finite) < self.window or len(values) < self.least:
             return _NOTHING
@@ -157,11 +161,11 @@ class Condition:
             finite = [a / b for a, b in pairs]
         return _STATISTICS[self.statistic](finite), math.nan, math.nan
 
-    def _course(self, values: Sequence[float], planned: int) -> tuple[float, float, float]:
+    def _course(self, values: Sequence[float], planned: int, step: int) -> tuple[float, float, float]:
         if self.statistic == _FLAT:
-            enough = max(self.least, min(_MOST_PATIENCE, planned // 2))
+            is_long = len(values) >= self.least and step >= min(_MOST_PATIENCE, planned // 2)
             gains = [-value for value in values] if self.is_better_low else values
-            is_flat = len(values) >= enough and course.is_flat(gains)
+            is_flat = is_long and course.is_flat(gains)
             return (float(len(values)), math.nan, values[-1]) if is_flat else _NOTHING
         return _COURSES[self.statistic](values, self.window) if len(values) >= self.least else _NOTHING
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 _SIGMA = 1.4826  # of a normal distribution over the median of its absolute deviations
 _MEDIAN = 1.2533  # sqrt(pi / 2): how much less sure a median is than a mean
-_SURE = 5.0  # standard errors: between the best of many levels and the newest, mere noise stays below
+_SURE = 6.0  # standard errors: between the best of many levels and the newest, noise and what wanders stay below
 _FIRST = 5  # values that make the level of the start,
 _FAR = 8.0  # unless the first is so many deviations away from them: then all was over at once
 _AT_LEAST = 0.4  # of the best level: what counts as gained where little was
@@ -23,6 +23,11 @@ _NEWEST = 20  # values among which an outburst is looked for
 _BEST = 3.5  # standard errors above its start that the best level of mere noise reaches once in a hundred times
 _RISES = 2.05  # z of one chance in fifty
 _OUTBURSTS = 3  # so many of them have to be far above the others
+_SEEN = 4.1  # a steady rise of so many deviations times sqrt(12 / n) is seen 98 times in a hundred
+_PARTS = 40  # of which a share is told: groups, over all steps
+_FIFTH = 1.645  # z that one of twenty is beyond
+_UNKNOWN_PARTS = 4  # of a step, where all steps say the same
+_MOST_PARTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +140,40 @@ def is_flat(values: Sequence[float]) -> bool:
     while count <= window:  # a longer start is surer, a shorter one is over before an early rise
         starts.append((statistics.median(values[:count]), deviation * change_error(count, window)))
         count *= 2
-    has_risen = any(highest - start > _BEST * error + 1e-3 * abs(start) for start, error in starts)
+    least = max(1e-3 * abs(of.start), _grain(values))
+    has_risen = any(highest - start > _BEST * error + least for start, error in starts)
     return not has_risen and trend(values) < _RISES
+
+
+def _grain(values: Sequence[float]) -> float:
+    """Return the least difference of values of which most come again, as shares of few samples do: so far off may be
+    their medians, however many there are. 0 of values that differ.
+    """
+    seen = sorted({round(value, 9) for value in values})
+    return min((b - a for a, b in pairwise(seen)), default=0.0) if 2 * len(seen) < len(values) else 0.0
+
+
+def least_rise(values: Sequence[float]) -> float:
+    """Return the least steady rise over all values that `is_flat` would hardly miss: a smaller one may be there."""
+    return _SEEN * math.sqrt(12 / len(values)) * noise(values)
+
+
+def share(values: Sequence[float], window: int) -> tuple[float, float, float]:
+    """Return what a share of parts is at least (Wilson's bound, 95 of a hundred), nan, and its mean.
+
+    Each value is the share of a step's parts, such as groups of samples. How many parts a step has is told by the
+    values: of 0 and 1 alone it is one, and ten steps say little. So many steps are taken as have 40 parts, `window` at
+    least; nan where there are not as many.
+    """
+    seen = sorted({round(value, 6) for value in values})
+    gaps = [b - a for a, b in pairwise(sorted({0.0, *seen, 1.0})) if b > a]
+    parts = min(_MOST_PARTS, max(1, round(1 / max(min(gaps), 1e-6)))) if seen not in ([0.0], [1.0]) else _UNKNOWN_PARTS
+    count = max(window, -(-_PARTS // parts))
+    if len(values) < count:
+        return math.nan, math.nan, math.nan
+    mean, total = math.fsum(values[-count:]) / count, count * parts
+    spread = math.sqrt(max(0.0, mean * (1 - mean)) / total + (_FIFTH / (2 * total)) ** 2)
+    return (mean + _FIFTH**2 / (2 * total) - _FIFTH * spread) / (1 + _FIFTH**2 / total), math.nan, mean
 
 
 def trend(values: Sequence[float]) -> float:

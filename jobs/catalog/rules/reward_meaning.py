@@ -8,15 +8,16 @@ import math
 from collections.abc import Sequence
 
 from jobs.catalog.rules.condition import Numbers
-from jobs.catalog.rules.course import course
+from jobs.catalog.rules.course import course, least_rise
 from jobs.catalog.spec.runspec import RunSpec
 
 SHARE = "reward/of_most"
 RISE = "reward/of_rise"
+UNSEEN = "reward/unseen_rise"
 _SURE = 4.0  # standard errors that a reward has to have risen by to have risen
 _WINDOW = 10
 IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
-NEEDED = {"reward/mean", "reward/max", *IN_NATS.values()}
+NEEDED = {"reward/mean", "reward/max", "reward/std", *IN_NATS.values()}
 _UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
 
 
@@ -29,6 +30,7 @@ def with_meanings(spec: RunSpec, numbers: Numbers) -> Numbers:
     rewards = numbers.get("reward/mean", ())
     most = _most(spec, numbers, rewards)
     more = {SHARE: _over(rewards, most)} if most else {RISE: _of_rise(numbers, rewards)}
+    more[UNSEEN] = _unseen(rewards, most, numbers.get("reward/std", ()))
     beta = spec.knobs.get("pairs.beta")
     if beta is not None and isinstance(beta.value, (int, float)) and beta.value > 0:
         more |= {name: _over(numbers[of], beta.value) for name, of in IN_NATS.items() if of in numbers}
@@ -51,6 +53,24 @@ def _of_rise(numbers: Numbers, rewards: Sequence[float | None]) -> list[float | 
     return [None if value is None else (value - of.start) / rise for value in rewards]
 
 
+def _unseen(
+    rewards: Sequence[float | None], most: float | None, deviations: Sequence[float | None]
+) -> list[float | None]:
+    """Return the least rise that could be told from noise, as a share of what there is to gain; nothing of few steps.
+
+    There is to gain what is missing to the most; where that is not known, two deviations of the samples of a step, or
+    as much as there was at the start.
+    """
+    values = _finite(rewards)
+    if len(values) < 2 * _WINDOW:
+        return []
+    rise = least_rise(values)
+    start = course(values, _WINDOW).start
+    spread = _finite(deviations)
+    left = most - start if most else 2 * math.fsum(spread) / len(spread) if spread else abs(start)
+    return [rise / left if left > 0 else math.inf if rise else 0.0]
+
+
 def _over(values: Sequence[float | None], unit: float) -> list[float | None]:
     return [None if value is None else value / unit for value in values]
 
@@ -59,15 +79,30 @@ def _most(spec: RunSpec, numbers: Numbers, rewards: Sequence[float | None]) -> f
     """Return the most that a response can earn; None where nobody knows.
 
     What the spec says counts first, then the largest reward that a trainer has reported. Of others the most is taken to
-    be 1 if no step's mean is above it: nearly all rewards that check an answer give 1 for a right one.
+    be 1 if no step's mean is above it: nearly all rewards that check an answer give 1 for a right one. Others
+    show it once steps reach it again and again.
     """
     if spec.is_native and all(part.kind in _UP_TO_ONE for part in spec.reward.parts):
         return math.fsum(max(0.0, part.weight) for part in spec.reward.parts) or None
     reported = _finite(numbers.get("reward/max", ()))
     if reported:
         return max(reported) if max(reported) > 0 else None
-    highest = max(_finite(rewards), default=0.0)
-    return 1.0 if 0 < highest <= 1 else None
+    values = _finite(rewards)
+    highest = max(values, default=0.0)
+    return 1.0 if 0 < highest <= 1 else _ceiling(values)
+
+
+def _ceiling(values: Sequence[float]) -> float | None:
+    """Return the highest of the rewards if they reach it again and again, from below: all samples earn the most then.
+
+    It has to be in a quarter of the newest steps, and above 0, as shares of it are taken.
+    """
+    newest = values[-2 * _WINDOW :]
+    if len(newest) < 2 * _WINDOW:
+        return None
+    highest, start = max(values), course(values, _WINDOW).start
+    is_reached = highest > max(0.0, start) and 4 * newest.count(highest) >= len(newest)
+    return highest if is_reached else None
 
 
 def _finite(values: Sequence[float | None]) -> list[float]:

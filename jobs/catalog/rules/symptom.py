@@ -154,18 +154,19 @@ def symptoms() -> Mapping[str, Symptom]:
 
 
 def matches(
-    *, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, planned: int = 0, say: Say = str
+    *, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, planned: int = 0, step: int = 0, say: Say = str
 ) -> list[Match]:
     """Return the symptoms that a run has: what is good first, then what its log tells of, its numbers, and hints.
 
     `log_lines` are lines of its log, its exit cause among them; `metrics` are values by canonical name, in the
     order of steps, from the first on where the run is not very long; `planned` are the steps that it is to have, 0
-    where nobody knows. A change that the run already has is not offered. `say` gives a text in the reader's language;
+    where nobody knows, and `step` the one that it has reached, 0 where each value is one. A change that the run already
+    has is not offered. `say` gives a text in the reader's language;
     it is used for evidence and for the titles of remedies, the symptom keeps its own.
     """
     matched = []
     lines = [(line, read_line(line[:MAX_LINE]).said) for line in reversed(log_lines)]
-    of_numbers = in_metrics(spec=spec, metrics=metrics, planned=planned, say=say)
+    of_numbers = in_metrics(spec=spec, metrics=metrics, planned=planned, step=step, say=say)
     for symptom in symptoms().values():
         if _concerns(symptom, spec):
             evidence = (*_in_log(symptom, lines), *of_numbers.get(symptom.id, ()))
@@ -187,12 +188,12 @@ def symptom_of_line(said: str, spec: RunSpec) -> Symptom | None:
 
 
 def in_metrics(
-    *, spec: RunSpec, metrics: Numbers, planned: int = 0, say: Say = str
+    *, spec: RunSpec, metrics: Numbers, planned: int = 0, step: int = 0, say: Say = str
 ) -> Mapping[str, tuple[SymptomEvidence, ...]]:
     """Return what the metrics alone tell of, by the id of the symptom; see `matches`."""
     numbers = with_meanings(spec, metrics)
     evidence = {
-        symptom.id: _in_metrics(symptom, numbers, planned, say)
+        symptom.id: _in_metrics(symptom, numbers, (planned, step), say)
         for symptom in symptoms().values()
         if symptom.metrics and _concerns(symptom, spec)
     }
@@ -239,10 +240,12 @@ def evidence_of(line: str) -> str:
     return uncolored(line).strip()[:MAX_LINE]
 
 
-def _in_metrics(symptom: Symptom, metrics: Numbers, planned: int, say: Say) -> tuple[SymptomEvidence, ...]:
+def _in_metrics(symptom: Symptom, metrics: Numbers, way: tuple[int, int], say: Say) -> tuple[SymptomEvidence, ...]:
+    """`way` are the steps that the run is to have, and the one that it has reached."""
     evidence = []
+    planned, step = way
     for signal in symptom.metrics:
-        sentences = [each.evidence(metrics, planned=planned, say=say) for each in signal.conditions]
+        sentences = [each.evidence(metrics, planned=planned, step=step, say=say) for each in signal.conditions]
         if all(sentences):
             evidence.append(SymptomEvidence(kind="metric", text="; ".join(sentences), source=signal.source))
     is_fine = evidence and any(all(each.evidence(metrics) for each in fine) for fine in symptom.unless)

@@ -144,6 +144,17 @@ def _loss_flat(name: str, metric: str = "") -> Callable[[Series, int, random.Ran
     return plant
 
 
+def _nothing_trained(name: str, share: float) -> Callable[[Series, int, random.Random], None]:
+    """Return a fault: no gradient reaches a parameter, and the loss is a share of what it began at."""
+
+    def plant(series: Series, _begin: int, rng: random.Random) -> None:
+        noise, first = rng.uniform(0.0, 0.02), share * series[name][0][1]
+        series["policy/grad_norm"] = [(step, 0.0) for step, _ in series["policy/grad_norm"]]
+        series[name] = [(step, first * rng.gauss(1.0, noise)) for step, _ in series[name]]
+
+    return plant
+
+
 def _share(probability: float, count: int, rng: random.Random) -> float:
     """Return how many of so many independent trials came out, as a share."""
     return sum(rng.random() < probability for _ in range(count)) / count
@@ -479,6 +490,14 @@ FAULTS: Mapping[str, Fault] = {
     "nothing learned of pairs": Fault(
         text="a loss of ln 2 for 60 to 400 steps, 16 to 128 pairs a step in order by chance", needs=("loss/pairs",),
         names=("pairs_not_learned",), plant=_loss_flat("loss/pairs", "pairs/accuracy"),
+    ),
+    "nothing trained of answers": Fault(
+        text="a loss and a gradient of 0 from the first step on, as of labels that are all left out",
+        needs=("loss/sft", "policy/grad_norm"), names=("not_trained",), plant=_nothing_trained("loss/sft", 0.0),
+    ),
+    "nothing trained of pairs": Fault(
+        text="a gradient of 0 from the first step on, the loss where it began, 0 to 2 % of it being noise",
+        needs=("loss/pairs", "policy/grad_norm"), names=("not_trained",), plant=_nothing_trained("loss/pairs", 1.0),
     ),
     "SFT loss stays flat": Fault(
         text="where it began for 60 to 400 steps, 0.3 to 8 % of it being noise", needs=("loss/sft",),

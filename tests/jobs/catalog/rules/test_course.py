@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.catalog.rules.course import change_error, course, gain, is_flat
+from jobs.catalog.rules.course import change_error, course, gain, is_flat, least_rise, share
 
 SEEDS = 200
 
@@ -55,3 +55,29 @@ def test_a_course_holds_both_errors() -> None:
 
     assert of.error_since_start / of.error == pytest.approx(math.sqrt((1 / 5 + 1 / 10) / (1 / 10 + 1 / 10)))
     assert gain([*values, *[5.0, 6.0] * 20], 10)[0] == pytest.approx(5.5 / of.error_since_start, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "at_least"),
+    [
+        ([0.9] * 10, 0.840),  # tenths: ten groups a step, 90 of 100
+        ([0.95, 0.96] * 5, 0.942),  # hundredths: 955 of 1,000
+        ([1.0] * 10, 0.937),  # nobody knows how many groups: four a step are taken
+        ([0.0] + [1.0] * 39, 0.895),  # one group a step, 39 of 40
+        ([0.0, 1.0, 1.0, 1.0, 1.0] * 8, 0.679),  # 32 of 40
+    ],
+)
+def test_a_share_is_known_by_how_many_groups_there_were(values: list[float], at_least: float) -> None:
+    assert share(values, 10)[0] == pytest.approx(at_least, abs=0.001)
+
+
+def test_ten_steps_of_one_group_tell_no_share() -> None:
+    assert math.isnan(share([0.0, *[1.0] * 10], 10)[0])
+
+
+def test_the_least_rise_that_shows_is_that_of_the_trend() -> None:
+    rng = random.Random(1)
+    values = [rng.gauss(0, 0.1) for _ in range(300)]
+
+    assert least_rise(values) == pytest.approx(0.082, rel=0.15)  # 4.1 * sqrt(12 / 300) of 0.1
+    assert least_rise([0.25] * 30) == 0.0

@@ -1,0 +1,140 @@
+"""Runs whose steps are few samples, or far apart: what looks like a fault in them may be noise, a gap or a start."""
+
+import math
+import random
+
+import pytest
+
+from jobs.catalog.rules.symptom import in_metrics
+from jobs.catalog.spec.parse import parse_spec
+
+SEEDS = 100
+Numbers = dict[str, list[float | None]]
+
+
+def named(algorithm: str, numbers: Numbers, *, planned: int = 0, step: int = 0) -> set[str]:
+    spec = parse_spec({"algorithm": algorithm, "trainer": {"name": "trl"}})
+    return {
+        name.removeprefix("learning.") for name in in_metrics(spec=spec, metrics=numbers, planned=planned, step=step)
+    }
+
+
+def rewards(seed: int, *, steps: int, samples: int, first: float, last: float) -> list[float | None]:
+    """Return mean rewards of 0 or 1 of a policy that is right more often with each step, from one share to another."""
+    rng = random.Random(seed)
+    shares = [first + (last - first) * step / (steps - 1) for step in range(steps)]
+    return [sum(rng.random() < share for _ in range(samples)) / samples for share in shares]
+
+
+def share_flat(*, steps: int, samples: int, first: float, last: float) -> float:
+    runs = [rewards(seed, steps=steps, samples=samples, first=first, last=last) for seed in range(SEEDS)]
+    return sum("reward_stays_flat" in named("grpo", {"reward/mean": run}, planned=steps) for run in runs) / SEEDS
+
+
+@pytest.mark.parametrize(("steps", "samples", "last"), [(100, 8, 0.45), (150, 8, 0.45), (40, 64, 0.45), (200, 8, 0.4)])
+def test_a_slow_rise_that_few_samples_hide_is_not_called_flat(steps: int, samples: int, last: float) -> None:
+    assert share_flat(steps=steps, samples=samples, first=0.3, last=last) <= 0.02
+
+
+@pytest.mark.parametrize(("steps", "samples"), [(60, 256), (200, 64), (400, 32), (1000, 8)])
+def test_a_reward_that_would_have_shown_a_rise_is_called_flat(steps: int, samples: int) -> None:
+    assert share_flat(steps=steps, samples=samples, first=0.3, last=0.3) >= 0.9
+
+
+def test_half_of_a_run_counts_in_steps_where_every_tenth_is_reported() -> None:
+    rng = random.Random(1)
+    reward: list[float | None] = [0.3 + rng.gauss(0, 0.01) for _ in range(60)]
+
+    assert "reward_stays_flat" not in named("grpo", {"reward/mean": reward}, planned=1200)
+    assert "reward_stays_flat" in named("grpo", {"reward/mean": reward}, planned=1200, step=600)
+    assert "reward_stays_flat" not in named("grpo", {"reward/mean": reward[:20]}, planned=400, step=200)
+
+
+def test_one_group_a_step_needs_more_steps_to_be_without_a_signal() -> None:
+    """Six of ten groups have no variance: ten steps in a row may all be such, forty are not."""
+    runs: list[Numbers] = []
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        zero = [float(rng.random() < 0.6) for _ in range(400)]
+        deviation = [0.0 if value else rng.uniform(0.2, 0.5) for value in zero]
+        reward = [rng.uniform(0.5, 2.5) for _ in zero]
+        runs.append({"groups/zero_variance_fraction": [*zero], "reward/std": [*deviation], "reward/mean": [*reward]})
+
+    for numbers in runs:
+        for count in range(20, 401, 20):
+            assert "no_signal" not in named("grpo", {name: values[:count] for name, values in numbers.items()})
+    numbers["groups/zero_variance_fraction"] = [0.0, *[1.0] * 60]
+    assert "no_signal" in named("grpo", numbers)
+
+
+def test_a_reward_that_reaches_its_ceiling_again_and_again_is_without_a_signal_for_a_good_reason() -> None:
+    """The most of this reward is 10.5, which nobody says."""
+    rng = random.Random(3)
+    rising = [rng.uniform(1.0, 6.0) for _ in range(20)]
+    saturated = [10.5 if rng.random() < 0.7 else 7.5 for _ in range(20)] + [10.5] * 20
+    zero = [0.0] * 20 + [float(value == 10.5) for value in saturated]
+    numbers: Numbers = {"reward/mean": [*rising, *saturated], "groups/zero_variance_fraction": [*zero]}
+
+    assert named("grpo", numbers) == {"reward_at_most"}
+    stuck: Numbers = {"reward/mean": [1.5] * 60, "groups/zero_variance_fraction": [1.0] * 60}
+    assert named("grpo", stuck) == {"no_signal", "reward_stays_flat"}  # it never rose
+
+
+def test_a_reward_about_nothing_that_wanders_has_not_fallen_back() -> None:
+    runs: list[Numbers] = []
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        runs.append({"reward/mean": [rng.gauss(0.02, 0.2) for _ in range(200)]})
+
+    assert sum("does_not_converge" in named("grpo", run) for run in runs) <= 2
+
+
+def test_a_gradient_that_begins_where_no_reward_differs_does_not_jump() -> None:
+    """Before groups differ, the gradient is that of the KL term alone."""
+    begin: list[float | None] = [2e-6] * 10
+    growing: list[float | None] = [0.004 * step for step in range(50)]
+
+    assert "gradient_jumps" not in named("grpo", {"policy/grad_norm": begin + growing})
+    assert "gradient_jumps" in named("grpo", {"policy/grad_norm": [0.1] * 10 + [9.0] * 20})
+
+
+def test_a_step_that_the_scaling_of_losses_leaves_out_is_no_fault() -> None:
+    fine: Numbers = {"loss/sft": [2.0] * 30, "policy/grad_norm": [0.5] * 25 + [math.nan] + [0.5] * 4}
+    broken: Numbers = {"loss/sft": [2.0] * 30, "policy/grad_norm": [0.5] * 27 + [math.nan] * 3}
+
+    assert "not_a_number" not in named("sft", fine)
+    assert "not_a_number" in named("sft", broken)
+
+
+def test_entropy_of_few_tokens_that_was_high_by_chance_has_not_collapsed() -> None:
+    """Rollouts of a model that was fine-tuned on such answers: a few hundredths of a nat, some steps far above."""
+    found = 0
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        entropy: list[float | None] = [0.02 * math.exp(rng.gauss(0, 1.0)) for _ in range(200)]
+        reward: list[float | None] = [rng.choice((0.5, 1.0, 2.0)) for _ in range(200)]
+        found += "entropy_collapse" in named("grpo", {"policy/entropy": entropy, "reward/mean": reward})
+    assert found <= 4  # of runs without a fall, one moment of each
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"policy/grad_norm": [0.0] * 20, "loss/pairs": [0.61, 0.6] * 10, "pairs/accuracy": [1.0] * 20},
+        {"policy/grad_norm": [0.0] * 20, "loss/pairs": [0.69] * 20, "pairs/accuracy": [0.5] * 20},
+    ],
+)
+def test_a_gradient_of_exactly_nothing_trains_nothing(numbers: Numbers) -> None:
+    assert named("dpo", numbers) == {"not_trained"}
+    assert named("sft", {"policy/grad_norm": [0.0] * 20, "loss/sft": [0.0] * 20}) == {"not_trained"}
+    learned_by_heart: list[float | None] = [1e-5] * 20
+    assert named("sft", {"policy/grad_norm": learned_by_heart, "loss/sft": learned_by_heart}) == set()
+
+
+def test_responses_that_are_cut_a_little_less_often_are_still_cut() -> None:
+    falling: list[float | None] = [0.93 - 0.0035 * step for step in range(40)]
+    holding: list[float | None] = [0.79 + 0.01 * (step % 3) for step in range(30)]
+    at_a_pace: list[float | None] = [0.73 - 0.009 * step for step in range(50)]
+
+    assert "truncated" in named("grpo", {"response/truncated_fraction": falling + holding})
+    assert "truncated" not in named("grpo", {"response/truncated_fraction": at_a_pace})
