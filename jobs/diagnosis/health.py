@@ -22,24 +22,20 @@ from jobs.catalog.rules.symptom import asked_for, in_metrics, symptoms
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.bands import Band, bands_of, own_metrics
+from jobs.diagnosis.numbers import Line, read_lines
 from jobs.models import LIVE, Attempt, HealthMark, Run
 from jobs.telemetry.attempt_spec import latest_spec_json
-from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.notify import run_changed
-from jobs.telemetry.series import MAX_POINTS, SeriesWindow
 
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = timedelta(seconds=10)
 AFTER_END = timedelta(days=1)  # a console that was away judges what ended meanwhile
-HORIZON = 1000  # steps before the judged one that are read
 AT_ONCE = 12  # steps that one look judges
 QUIET = 10  # steps without a symptom that end its mark
 BAND = "band:"
 _WINDOW = 10  # values whose median is held against a band
 _MAX_TEXT = 500
-
-Line = tuple[Sequence[int], Sequence[float]]  # steps, values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +73,8 @@ def judge(run: Run, *, now: datetime) -> None:
         return
     since = _since(run)
     steps = _steps_to_judge(since, run.step)
-    lines = _lines(run, spec, steps[0] if steps else run.step)
+    names = asked_for(spec) | own_metrics(run.project)
+    lines = read_lines(run.pk, names, step=steps[0] if steps else run.step)
     own = [band for band in bands_of(run.project, spec.algorithm).values() if band.is_own and band.low is not None]
     judged = [judge_step(spec, lines, step, planned=run.num_steps, bands=own) for step in steps]
     with transaction.atomic():
@@ -98,7 +95,7 @@ def judge_step(
     numbers = {name: list(ys[: bisect_right(xs, step)]) for name, (xs, ys) in lines.items()}
     matches = {
         name: (symptoms()[name].tone, evidence[0].text)
-        for name, evidence in in_metrics(spec=spec, metrics=numbers, planned=planned).items()
+        for name, evidence in in_metrics(spec=spec, metrics=numbers, planned=planned, step=step).items()
         if symptoms()[name].tone != "hint"
     }
     for band in bands:
@@ -129,17 +126,6 @@ def _since(run: Run) -> int:
 def _steps_to_judge(since: int, newest: int) -> list[int]:
     count = min(AT_ONCE, newest - since)
     return [since + (newest - since) * (i + 1) // count for i in range(count)]
-
-
-def _lines(run: Run, spec: RunSpec, first: int) -> dict[str, Line]:
-    names = asked_for(spec) | own_metrics(run.project)
-    window = SeriesWindow(low=max(0, first - HORIZON))
-    answer = read_clean(run_id=run.pk, names=sorted(names), num_points=MAX_POINTS, window=window)
-    return {
-        series.name: ([int(x) for x in series.x], [float(y) for y in series.y])
-        for series in answer.series
-        if series.kind == "metric" and series.role == "driver"
-    }
 
 
 def _take_back(run: Run, since: int) -> int:

@@ -1,7 +1,7 @@
 """What a run looks like: the symptoms that its log, its exit cause and its metrics match.
 
 What is read is bounded, however long the run is: the newest lines of each process, which are those around a failure,
-and the newest steps of the metrics that some symptom asks for.
+and the newest values of the metrics that some symptom asks for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,15 @@ from jobs.catalog.rules.rule import Say
 from jobs.catalog.rules.symptom import Match, asked_for, evidence_of, matches
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.diagnosis.numbers import read_lines
 from jobs.models import Attempt, LogChunk, Run
 from jobs.telemetry.attempt_spec import latest_spec_json
-from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.logs import LogLine
-from jobs.telemetry.series import MAX_POINTS, SeriesWindow
 
 MAX_LINES = 2000  # of all processes together, less where there are few
 MIN_LINES = 50  # of each process, however many there are
 OWN_LINES = 500  # of the process that the cause names
 MAX_LANES = 40  # processes and streams that are looked at; the cause's own comes first, then low ranks
-MAX_STEPS = 1000  # newest steps; a window of a condition is at most some tens of values
 _CHUNKS_AT_ONCE = 20
 
 Lane = tuple[str, int, str]  # role, rank, stream
@@ -51,7 +49,7 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     numbers = newest_numbers(run, spec)
     causes = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
     texts = [*(text for text in causes if text), *(line.text for line in lines)]
-    matched = matches(spec=spec, log_lines=texts, metrics=numbers, planned=run.num_steps, say=say)
+    matched = matches(spec=spec, log_lines=texts, metrics=numbers, planned=run.num_steps, step=run.step, say=say)
     evidence_lines = {evidence.text for match in matched for evidence in match.evidence if evidence.kind == "log"}
     return RunSymptoms(
         attempt=attempt.number,
@@ -81,14 +79,8 @@ def newest_lines(attempt: Attempt) -> list[LogLine]:
 
 def newest_numbers(run: Run, spec: RunSpec) -> dict[str, list[float | None]]:
     """Return the newest values of the driver's metrics that symptoms of such a run ask for, in the order of steps."""
-    names = asked_for(spec)
-    window = SeriesWindow(low=max(0, run.step - MAX_STEPS))
-    answer = read_clean(run_id=run.pk, names=names, num_points=MAX_POINTS, window=window)
-    return {
-        series.name: [float(value) for value in series.y]
-        for series in answer.series
-        if series.kind == "metric" and series.role == "driver"
-    }
+    lines = read_lines(run.pk, asked_for(spec), step=run.step)
+    return {name: list(values) for name, (_steps, values) in lines.items()}
 
 
 def begun_attempt(run: Run) -> Attempt:

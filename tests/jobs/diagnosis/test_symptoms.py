@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs.diagnosis.symptoms import MAX_LINES, MAX_STEPS, OWN_LINES, RunSymptoms, run_symptoms
+from jobs.diagnosis.numbers import FIRST, HORIZON, read_lines
+from jobs.diagnosis.symptoms import MAX_LINES, OWN_LINES, RunSymptoms, run_symptoms
 from jobs.ingest.compaction import compact
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Run
@@ -147,8 +148,8 @@ def values(run: Run, steps: range, *, attempt: int = 1, **numbers: float) -> Non
 @pytest.mark.parametrize("is_folded", [False, True])
 def test_numbers_are_those_of_the_newest_steps(is_folded: bool) -> None:
     run = make_run(state="running", spec={"knobs": {"optimizer.learning_rate": 1e-3}})
-    values(run, range(1, MAX_STEPS + 500), kl__reference=0.1)
-    values(run, range(MAX_STEPS + 500, MAX_STEPS + 510), kl__reference=0.75)
+    values(run, range(1, HORIZON + 500), kl__reference=0.1)
+    values(run, range(HORIZON + 500, HORIZON + 510), kl__reference=0.75)
     if is_folded:
         run.refresh_from_db()
         compact(run_id=run.pk, limit=run.seq)
@@ -160,6 +161,27 @@ def test_numbers_are_those_of_the_newest_steps(is_folded: bool) -> None:
     first = match.remedies[0]
     assert first.fix is not None
     assert dict(first.fix.changes) == {"optimizer.learning_rate": 5e-4}
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_of_a_long_run_the_newest_values_count_and_those_with_which_it_began(is_folded: bool) -> None:
+    run, newest = make_run(state="running"), 3 * HORIZON
+    values(run, range(1, newest + 1), loss__policy=0.1)
+    values(run, range(10, newest + 1, 10), reward__mean=0.3)  # of a trainer that reports every tenth step
+    values(run, range(1500, 1801, 300), eval__accuracy=0.4)
+    values(run, range(1, 501), kl__reference=0.1)  # told no longer
+    if is_folded:
+        run.refresh_from_db()
+        compact(run_id=run.pk, limit=run.seq)
+    names = {"loss/policy", "reward/mean", "eval/accuracy", "kl/reference"}
+
+    lines = read_lines(run.pk, names, step=newest)
+
+    steps = {name: xs for name, (xs, _ys) in lines.items()}
+    assert steps["loss/policy"] == [*range(1, FIRST + 1), *range(newest - HORIZON, newest + 1)]
+    assert steps["reward/mean"] == list(range(10, newest + 1, 10))
+    assert steps["eval/accuracy"] == [1500, 1800]
+    assert "kl/reference" not in steps
 
 
 def test_a_value_that_is_no_number_counts() -> None:
