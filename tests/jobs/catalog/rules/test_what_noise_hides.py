@@ -41,6 +41,16 @@ def test_a_reward_that_would_have_shown_a_rise_is_called_flat(steps: int, sample
     assert share_flat(steps=steps, samples=samples, first=0.3, last=0.3) >= 0.9
 
 
+def test_longer_responses_for_a_reward_of_which_nothing_is_known_are_no_fault_yet() -> None:
+    length: list[float | None] = [100.0 + 10 * step for step in range(60)]
+    quiet: list[float | None] = [0.3, 0.31, 0.29] * 20
+
+    assert "length_runs_away" in named("grpo", {"reward/mean": quiet, "response/length_mean": length}, planned=60)
+    for seed in range(20):
+        few = rewards(seed, steps=60, samples=8, first=0.3, last=0.45)
+        assert "length_runs_away" not in named("grpo", {"reward/mean": few, "response/length_mean": length}, planned=60)
+
+
 def test_half_of_a_run_counts_in_steps_where_every_tenth_is_reported() -> None:
     rng = random.Random(1)
     reward: list[float | None] = [0.3 + rng.gauss(0, 0.01) for _ in range(60)]
