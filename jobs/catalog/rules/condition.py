@@ -15,7 +15,7 @@
 
 | statistic | of all values, the newest level being the median of the window ([course](course.py)) |
 |---|---|
-| `fell`, `climbed` | how much of what was gained is lost again, of a metric that is better high, or low |
+| `fell`, `climbed` | how much of what was gained is lost again, better high, or low; in wider windows, too |
 | `above_lowest` | the newest level over the lowest one, less 1 |
 | `times_start` | the newest level over that of the first values |
 | `gain` | the rise since the start, in standard errors |
@@ -94,8 +94,8 @@ TEXTS: Mapping[str, str] = {
     "growth": "the growth from the earlier to the later half",
     "repeats": "the fraction with the same value",
     "trend": "the trend (z)",
-    "fell": "{metric} was at {before} and fell to {now} (medians of {window} values)",
-    "climbed": "{metric} was down at {before} and climbed to {now} (medians of {window} values)",
+    "fell": "{metric} was at {before} and fell to {now} (medians of {window} values or more)",
+    "climbed": "{metric} was down at {before} and climbed to {now} (medians of {window} values or more)",
     "above_lowest": "{metric} was down at {before} and is at {now} again (medians of {window} values)",
     "times_start": "{metric} began at {before} and is at {now} (median of {window} values)",
     "gain": "{metric} began at {before} and is at {now} (median of {window} values)",

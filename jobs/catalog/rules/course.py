@@ -14,7 +14,9 @@ from itertools import pairwise
 
 _SIGMA = 1.4826  # of a normal distribution over the median of its absolute deviations
 _MEDIAN = 1.2533  # sqrt(pi / 2): how much less sure a median is than a mean
-_SURE = 6.0  # standard errors: between the best of many levels and the newest, noise and what wanders stay below
+_SURE = 5.0  # standard errors: between the best of many levels and the newest, mere noise stays below
+_SURE_TO_FALL = 6.0  # the same for what wanders besides, as rewards do with the prompts of a step
+_WIDER = (1, 2, 4)  # windows in which a fall is looked for: noise that hides one of ten steps shows it in forty
 _FIRST = 5  # values that make the level of the start,
 _FAR = 8.0  # unless the first is so many deviations away from them: then all was over at once
 _AT_LEAST = 0.4  # of the best level: what counts as gained where little was
@@ -89,11 +91,21 @@ def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
     """Return how much of what a metric had gained it has lost again, its best and its newest level.
 
     1 is all that was gained; of a metric that never gained anything, 40 % of what it had. 0 where the loss is within
-    the noise.
+    the noise, of this window and of wider ones that fit in twice.
     """
-    of = course(values, window)
-    lost, gained = of.highest - of.now, max(of.highest - of.start, _AT_LEAST * abs(of.highest))
-    return (lost / gained if lost > _SURE * of.error and gained > 0 else 0.0), of.highest, of.now
+    found = (0.0, *_best_and_now(course(values, window)))
+    for times in _WIDER:
+        if len(values) < 2 * times * window and times > 1:
+            break
+        of = course(values, times * window)
+        lost, gained = of.highest - of.now, max(of.highest - of.start, _AT_LEAST * abs(of.highest))
+        if lost > _SURE_TO_FALL * of.error and gained > 0:
+            found = max(found, (lost / gained, *_best_and_now(of)))
+    return found
+
+
+def _best_and_now(of: Course) -> tuple[float, float]:
+    return of.highest, of.now
 
 
 def climbed(values: Sequence[float], window: int) -> tuple[float, float, float]:

@@ -42,13 +42,16 @@ def test_a_reward_that_would_have_shown_a_rise_is_called_flat(steps: int, sample
 
 
 def test_longer_responses_for_a_reward_of_which_nothing_is_known_are_no_fault_yet() -> None:
-    length: list[float | None] = [100.0 + 10 * step for step in range(60)]
+    length: list[float | None] = [100.0 + 2.5 * step for step in range(60)]
+    exploded: list[float | None] = [100.0 + 10 * step for step in range(60)]
     quiet: list[float | None] = [0.3, 0.31, 0.29] * 20
 
     assert "length_runs_away" in named("grpo", {"reward/mean": quiet, "response/length_mean": length}, planned=60)
     for seed in range(20):
         few = rewards(seed, steps=60, samples=8, first=0.3, last=0.45)
         assert "length_runs_away" not in named("grpo", {"reward/mean": few, "response/length_mean": length}, planned=60)
+    few = rewards(1, steps=60, samples=8, first=0.3, last=0.3)
+    assert "length_runs_away" in named("grpo", {"reward/mean": few, "response/length_mean": exploded}, planned=60)
 
 
 def test_half_of_a_run_counts_in_steps_where_every_tenth_is_reported() -> None:
@@ -97,6 +100,15 @@ def test_a_reward_about_nothing_that_wanders_has_not_fallen_back() -> None:
         runs.append({"reward/mean": [rng.gauss(0.02, 0.2) for _ in range(200)]})
 
     assert sum("does_not_converge" in named("grpo", run) for run in runs) <= 2
+
+
+def test_a_fall_that_the_noise_of_ten_steps_hides_is_named_once_forty_show_it() -> None:
+    fallen = 0
+    for seed in range(SEEDS):
+        before = rewards(seed, steps=100, samples=8, first=0.6, last=0.6)
+        after = rewards(seed + SEEDS, steps=60, samples=8, first=0.2, last=0.2)
+        fallen += "does_not_converge" in named("grpo", {"reward/mean": before + after})
+    assert fallen >= 0.9 * SEEDS
 
 
 def test_a_gradient_that_begins_where_no_reward_differs_does_not_jump() -> None:
