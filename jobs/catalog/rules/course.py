@@ -93,15 +93,15 @@ def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
     1 is all that was gained; of a metric that never gained anything, 40 % of what it had. 0 where the loss is within
     the noise, of this window and of wider ones that fit in twice.
     """
-    found = (0.0, *_best_and_now(course(values, window)))
+    largest = (0.0, *_best_and_now(course(values, window)))
     for times in _WIDER:
         if len(values) < 2 * times * window and times > 1:
             break
         of = course(values, times * window)
         lost, gained = of.highest - of.now, max(of.highest - of.start, _AT_LEAST * abs(of.highest))
         if lost > _SURE_TO_FALL * of.error and gained > 0:
-            found = max(found, (lost / gained, *_best_and_now(of)))
-    return found
+            largest = max(largest, (lost / gained, *_best_and_now(of)))
+    return largest
 
 
 def _best_and_now(of: Course) -> tuple[float, float]:
