@@ -85,6 +85,7 @@ class MemoryConstants:
     allocator_expandable: float
     allocator_blocks: float
     allocator_varied: float
+    allocator_megatron: float
     context_bytes: float
     communicator_bytes: float
     further_communicator_bytes: float

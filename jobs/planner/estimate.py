@@ -256,11 +256,8 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
         and accelerator.has_bf16
     )
     is_known = is_known and training.model.cache_layers == training.model.num_layers
-    usual = constants.estimate.band_dense
+    band = usual = constants.estimate.band_experts if training.model.experts else constants.estimate.band_dense
     trained = [each for each in (training, job.critic) if each is not None]
-    band = usual
-    if any(each.model.experts and each.family == "megatron" for each in trained):
-        band = max(usual, constants.estimate.band_experts)
     is_known = is_known and (accelerator.is_host or all(is_measured(each) for each in trained))
     if not is_known:
         band = max(band, constants.estimate.band_unmeasured)

@@ -116,7 +116,9 @@ fsdp lora 16-bits eager
 fsdp qlora 16-bits eager
 fsdp qlora 16-bits eager weights-on-host
 fsdp qlora 16-bits liger
+megatron full fp8 megatron
 megatron full masters megatron
+megatron lora 16-bits megatron
 none full autocast eager
 none full autocast fused
 none full autocast liger
@@ -149,8 +151,8 @@ none qlora autocast liger
 none qlora fp32 eager
 zero12 full masters eager
 zero12 full masters fused
+zero12 full masters megatron
 zero12 lora 16-bits eager
-zero3 full masters eager
 zero3 full masters liger
 zero3 lora 16-bits eager
 zero3 lora 16-bits eager weights-on-host
@@ -162,7 +164,7 @@ fsdp full pure eager
 fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host
 megatron full masters fused
-megatron lora 16-bits megatron
+zero3 full masters eager
 zero3 full masters eager weights-on-host
 """
 

@@ -81,7 +81,8 @@ def _slack(training: Training, constants: Constants) -> float:
     memory = constants.memory
     usual = {"expandable": memory.allocator_expandable, "blocks": memory.allocator_blocks}
     is_varied = (training.has_varied_lengths and training.allocator != "expandable") or training.layout.expert > 1
-    return usual.get(training.allocator, memory.allocator) * (memory.allocator_varied if is_varied else 1.0)
+    unknown = memory.allocator_megatron if training.family == "megatron" else memory.allocator
+    return usual.get(training.allocator, unknown) * (memory.allocator_varied if is_varied else 1.0)
 
 
 def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:
