@@ -20,7 +20,9 @@ KINDS: Mapping[str, Promise] = {
     "synchronisation": gettext_lazy("Synchronisation"),
     "launch": gettext_lazy("Host-bound"),
     "python": gettext_lazy("Python code"),
+    "system": gettext_lazy("Operating system"),
     "waiting": gettext_lazy("Waiting for others"),
+    "program": gettext_lazy("Between operators"),
     "unattributed": gettext_lazy("Idle, cause not recorded"),
     "not_recorded": gettext_lazy("Not covered by the recording"),
 }
@@ -40,6 +42,12 @@ DEFINITIONS: Mapping[str, Promise] = {
     ),
     "waiting": gettext_lazy("The worker is in no phase while another role or rank is."),
     "python": gettext_lazy("Idle for 1 ms or more while the CPU is in a function of the program; frames name it."),
+    "system": gettext_lazy(
+        "Idle while the CPU is in a call of the operating system: a file, a lock, a wait for another thread."
+    ),
+    "program": gettext_lazy(
+        "Without a device: the CPU is between two operators less than 1 ms apart, or in a range that was recorded."
+    ),
     "unattributed": gettext_lazy("Idle, and nothing that was recorded tells why."),
     "not_recorded": gettext_lazy(
         "No trace covers this time, or it holds only ranges: only the phase is known. Record operators too."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiling.analysis.frames import FrameTime
-from profiling.analysis.intervals import EMPTY, Claim, Intervals, Ints, covered, difference, joined, partition
+from profiling.analysis.intervals import EMPTY, Claim, Intervals, Ints, covered, difference, joined, partition, union
 from profiling.analysis.nested import Nest
 from profiling.analysis.phases import WorkerPhases
 from profiling.analysis.work import AWAITS, LONG, Events, WorkerEvents
@@ -25,7 +25,9 @@ CAUSES = (
     "launch",
     "communication",
     "python",
+    "system",
     "waiting",
+    "program",
     "unattributed",
 )
 """dependency: the next work was launched before the gap began, and the device waited for another stream or an event (as
@@ -33,7 +35,9 @@ HTA tells it from waiting for the host). In all others the CPU was late. profile
 garbage collector. data_wait: the data loader. synchronisation: the CPU waits for the device. launch: the CPU prepares
 work (an operator, a call of the device's interface, less than 1 ms between two calls, or else whatever range covers the
 moment). communication: the CPU is in a collective. python: it is in a function of the program, in a gap of 1 ms or
-more. waiting: the worker is in no phase while another one is. unattributed: nothing was recorded then."""
+more. system: it is in a call of the operating system (a file, a lock, another thread). waiting: the worker is in no
+phase while another one is. program, only without a device: the CPU is between two operators less than 1 ms apart, or in
+a range. unattributed: nothing was recorded then."""
 
 LEAST = LONG
 """Shorter gaps are not listed one by one. [ns]"""
@@ -45,7 +49,10 @@ _LOADER = re.compile(r"dataloader|data_wait|next\(.*loader", re.I)
 _WAITS = re.compile(r"synchronize|streamwait|eventwait", re.I)
 _NAMED = (
     Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.BATCH, Category.PYTHON,
+    Category.SYSTEM,
 )  # fmt: skip
+_CALLS = (Category.RUNTIME, Category.SYNC, Category.OPERATOR, Category.BATCH, Category.COMMUNICATION, Category.SYSTEM)
+"""Between two of them that follow each other soon the CPU is at work on the next one."""
 _MEETS = re.compile(r"barrier|^gloo:|^mpi:|_object_list", re.I)
 
 
@@ -90,10 +97,29 @@ def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
         # whichever thread waits for a result: while another one prepares work, it is that one that is late
         awaits = [i for i, name in enumerate(work.names) if AWAITS.search(name)]
         ordered.append(("synchronisation", _named(host, awaits).union))
-    ordered += [("python", work.long_frames.union), ("launch", late), ("waiting", phases.other_workers)]
-    if work.has_device:  # what is left: the CPU was late, and a range tells where it was
-        ordered.append(("launch", host.of(Category.RANGE, Category.OPERATOR).union))
+    ordered += [
+        ("python", work.long_frames.union),
+        ("launch", late),
+        ("system", lead.of(Category.SYSTEM).union),
+        ("waiting", phases.other_workers),
+    ]
+    # what is left: the CPU was late, and calls on both sides, or a range, tell where it was
+    inside = host.of(Category.RANGE, Category.BATCH, Category.OPERATOR, Category.RUNTIME)
+    ordered.append(("launch" if work.has_device else "program", joined(_pauses(lead.of(*_CALLS)), inside.union)))
     return ordered
+
+
+def _pauses(calls: Events) -> Intervals:
+    """Return the times between two calls of a thread that are shorter than LEAST."""
+    begins, ends = [], []
+    for lane in np.unique(calls.lane).tolist():
+        own = calls.lane == lane
+        until = np.maximum.accumulate(calls.end[own])[:-1]
+        after = calls.ts[own][1:]
+        keep = (after > until) & (after - until < LEAST)
+        begins.append(until[keep])
+        ends.append(after[keep])
+    return union(np.concatenate(begins), np.concatenate(ends)) if begins else EMPTY
 
 
 def _by_launch(work: WorkerEvents) -> tuple[Intervals, Intervals]:

@@ -18,7 +18,9 @@ _CALLED = {
     "launch": "the CPU, which launches late",
     "communication": "a collective on the CPU",
     "python": "Python code",
+    "system": "calls of the operating system",
     "waiting": "waiting for others",
+    "program": "the program between operators",
     "unattributed": "a cause that was not recorded",
 }
 

@@ -7,7 +7,10 @@ from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence
 from profiling.trace.category import Category
 
-_NAMED = (Category.PHASE, Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.PYTHON)
+_NAMED = (
+    Category.PHASE, Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.PYTHON,
+    Category.BATCH, Category.SYSTEM,
+)  # fmt: skip
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:

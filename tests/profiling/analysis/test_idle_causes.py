@@ -134,3 +134,37 @@ def test_a_wait_or_a_range_of_any_thread_tells_where_the_cpu_was(tmp_path: Path)
         ("launch", "Optimizer.step#Shampoo.step"),
         ("synchronisation", "$api.py:3154 block_until_ready"),
     ]
+
+
+def test_idle_time_of_the_cpu_lies_between_operators_or_in_a_range(tmp_path: Path) -> None:
+    host: list[Event] = [
+        (0, 10, "aten::mm", OPERATOR),
+        (10.5, 9.5, "aten::mm", OPERATOR),
+        (30, 5, "aten::mm", OPERATOR),
+        (40, 30, "write_checkpoint", Category.RANGE),
+    ]
+    worker = summary(tmp_path, Trace(host=host, window=200))
+    # 10..10.5 is a short pause, 40..70 the range; of 20..30, 35..40 and what follows nothing is known
+    assert {cause: ns / MS for cause, ns in worker.idle.items()} == {"program": 30.5, "unattributed": 145}
+
+
+def test_a_thread_that_launches_is_in_calls_of_the_system_and_between_calls(tmp_path: Path) -> None:
+    trace = Trace(
+        device=[(0, 10, "gemm", KERNEL), (150, 50, "gemm", KERNEL)],
+        launches=[(0, 1), (149, 1)],
+        host=[
+            (20, 90, "read", Category.SYSTEM),
+            (110.8, 0.2, "cudaMalloc", Category.RUNTIME),
+            (111.5, 0.5, "cudaFree", Category.RUNTIME),
+        ],
+        pool=[(10, 138, "futex", Category.SYSTEM)],
+        window=200,
+    )
+    worker = summary(tmp_path, trace)
+    # 20..110 the call; 110..110.8 and 111..111.5 between calls, 110.8..111 and 111.5..112 in them, 149..150 the launch
+    assert {cause: ns / MS for cause, ns in worker.idle.items()} == {
+        "system": 90,
+        "launch": 3,
+        "unattributed": 47,
+    }
+    assert [(gap.cause, gap.inside) for gap in worker.gaps] == [("system", "read")]
