@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from profiling.analysis.intervals import EMPTY, Bools, Intervals, clipped, difference, joined, total, union
+from profiling.analysis.intervals import Bools, Intervals, covered, gaps, intersection, total, union
 from profiling.diagnosis.device_work import DeviceWork, devices
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
@@ -25,10 +25,12 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
         if not (begin >= 0).any():
             continue
         calls = _calls(work)
-        waits, costs = _costs(work, calls)
-        whole = clipped(difference(joined(*costs), work.busy), work.begin, work.end)
-        cost = np.array([total(difference(one, work.busy)) for one in costs], np.int64)
-        at = int(waits[int(cost.argmax())]) if len(waits) and cost.any() else -1
+        waits, begins, ends = _costs(work, calls)
+        late = _late(work)
+        ends = _cut(late, begins, ends, calls["dur"][waits])
+        cost = covered(begins, ends, late)
+        whole = intersection(union(begins, ends), late)
+        at = int(waits[int(cost.argmax())]) if cost.any() else -1
         share = total(whole) / work.window
         words = {
             **work.words,
@@ -54,29 +56,49 @@ def _calls(work: DeviceWork) -> Columns:
     )
 
 
-def _costs(work: DeviceWork, calls: Columns) -> tuple[Ints, list[Intervals]]:
-    """Return the rows of calls that wait [w] and what each may have cost: from the end of the device's last work before
-    the call returned to the begin of the next work that its thread launched afterwards.
+def _late(work: DeviceWork) -> Intervals:
+    """Return when the device was idle and what it did next had not been launched: elsewhere no thread keeps it."""
+    idle = gaps(work.busy, work.begin, work.end)
+    begin, length = work.launches
+    at = np.searchsorted(work.start, idle.end)
+    is_queued = at < len(work.start)
+    row = at[is_queued]
+    begun = work.start[row] == idle.end[is_queued]
+    is_queued[is_queued] = begun & (begin[row] >= 0) & (begin[row] + length[row] <= idle.begin[is_queued])
+    return Intervals(idle.begin[~is_queued], idle.end[~is_queued])
+
+
+def _cut(moments: Intervals, begins: Ints, ends: Ints, most: Ints) -> Ints:
+    """Return the ends [n] of intervals cut so that each holds at most so much of some moments. [ns]"""
+    if not len(moments):
+        return np.maximum(begins, ends)
+    until = np.cumsum(moments.lengths)
+    wanted = covered(np.full(len(begins), moments.begin[0]), np.maximum(begins, moments.begin[0]), moments) + most
+    at = np.minimum(np.searchsorted(until, wanted), len(until) - 1)
+    return np.asarray(np.minimum(ends, np.where(wanted < until[-1], moments.end[at] - (until[at] - wanted), ends)))
+
+
+def _costs(work: DeviceWork, calls: Columns) -> tuple[Ints, Ints, Ints]:
+    """Return the rows of calls that wait, and from when to when each may have kept the device idle, all [w]: from the
+    end of the device's last work before the call returned to the begin of the next work that its thread launched.
     """
     names = work.recorded.store.names
     is_wait = np.isin(calls["name"], [i for i, name in enumerate(names) if _WAITS.search(name)])
     is_wait &= ~_is_closing(work, calls, is_wait)
-    ends = np.maximum.accumulate(work.start + work.duration)
-    rows, costs = [], []
+    done = np.maximum.accumulate(work.start + work.duration)
+    parts = [np.empty((3, 0), np.int64)]
     for lane in np.unique(calls["lane"][is_wait]).tolist():
         launched, starts = _launches(work, calls, lane)
-        for row in np.flatnonzero(is_wait & (calls["lane"] == lane)).tolist():
-            until = int(calls["ts"][row] + calls["dur"][row])
-            at = int(np.searchsorted(launched, until, side="left"))
-            before = int(np.searchsorted(work.start, until, side="left")) - 1
-            if at < len(starts) and before >= 0:
-                rows.append(row)
-                costs.append(_between(min(int(ends[before]), until), int(starts[at])))
-    return np.array(rows, np.int64), costs
-
-
-def _between(begin: int, end: int) -> Intervals:
-    return union(np.array([begin], np.int64), np.array([end], np.int64)) if end > begin else EMPTY
+        rows = np.flatnonzero(is_wait & (calls["lane"] == lane))
+        until = calls["ts"][rows] + calls["dur"][rows]
+        at = np.searchsorted(launched, until, side="left")
+        before = np.searchsorted(work.start, until, side="left") - 1
+        keep = (at < len(starts)) & (before >= 0)
+        rows, until, at, before = rows[keep], until[keep], at[keep], before[keep]
+        begins, ends = np.minimum(done[before], until), starts[at]
+        parts.append(np.stack([rows, begins, ends])[:, ends > begins])
+    rows, begins, ends = np.concatenate(parts, axis=1)
+    return rows, begins, ends
 
 
 def _launches(work: DeviceWork, calls: Columns, lane: int) -> tuple[Ints, Ints]:
@@ -115,8 +137,9 @@ PLUGIN = Rule(
     title="Hidden synchronisation",
     question="why",
     definition="Time in which the device is idle because a thread waited for it (Synchronize, copies that block): from "
-    "its last work before the call returned to the next work that this thread launched, divided by the recorded time. "
-    "A wait while the device works costs nothing.",
+    "its last work before the call returned to the next work that this thread launched, but no longer than the wait, "
+    "divided by the recorded time. A wait while the device works, or while its next work is launched already, costs "
+    "nothing.",
     unit="share",
     watch=0.02,
     bad=0.15,

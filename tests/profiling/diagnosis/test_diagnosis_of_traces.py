@@ -265,6 +265,21 @@ def test_a_wait_that_costs_nothing_is_no_hidden_one(case: str, trace: Trace, mak
     assert (found.state, found.observation and found.observation.value) == ("clear", 0.0), case
 
 
+def test_a_wait_costs_no_more_than_it_lasts_and_nothing_where_work_is_queued(make: Make) -> None:
+    short = Trace(  # the thread waits for 20 ms, and then does something else for 380 ms
+        device=[(0, 100, "add", KERNEL), (500, 500, "add", KERNEL)],
+        launches=[(0, 0.01), (499, 0.01)],
+        host=[(90, 20, WAIT, SYNC)],
+    )
+    queued = Trace(  # the device waits for something else: its next work was launched before it stood still
+        device=[(0, 100, "add", KERNEL), (400, 100, "add", KERNEL), (500, 500, "add", KERNEL)],
+        launches=[(0, 0.01), (1, 0.01), (450, 0.01)],
+        host=[(10, 400, WAIT, SYNC)],
+    )
+    values = [finding_of("hidden_sync", rules()["hidden_sync"], make(one)).observation for one in (short, queued)]
+    assert [one and round(one.value, 6) for one in values] == [0.02, 0.0]
+
+
 NO_COMPILING = (
     ("## Call CompiledFxGraph fx1 ##", Category.RANGE),
     ("Torch-Compiled Region: 0/0", Category.RANGE),
