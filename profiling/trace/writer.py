@@ -44,6 +44,7 @@ _Lane = tuple[LaneKind, str, int, str, int, int, int, str]
 _ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
 _ARROW = struct.Struct("=4q")
 _JOINT = struct.Struct("=3q")
+_LAUNCH = struct.Struct("=5q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
 _SWEEP = 200_000  # events per block of the sweep
 _KNOWN_INFOS = 100_000
@@ -70,6 +71,7 @@ class StoreWriter:
         self._frames: dict[int, int] = {}
         self._arrows = bytearray()
         self._joints = bytearray()
+        self._launches = bytearray()
         self._names: dict[str, int] = {}
         self._name_bytes = 0
         self._infos: dict[str, int] = {}
@@ -162,6 +164,15 @@ class StoreWriter:
             self.note("warning", f"Only the first {MOST_ARROWS // 2:,} links from operators to tasks were kept.")
         else:
             self._joints += _JOINT.pack(number, lane, time)
+
+    def launch(self, calling: int, call: int, lane: int, begin: int, last: int) -> None:
+        """Say late that the last call on the lane `calling` which begins until `call` launched what a device began on
+        `lane` from `begin` to `last` [Unix ns]. Those beyond MOST_ARROWS are left out, with a note.
+        """
+        if len(self._launches) >= MOST_ARROWS * _LAUNCH.size:
+            self.note("warning", f"Only the first {MOST_ARROWS:,} links from calls to what they launched were kept.")
+        else:
+            self._launches += _LAUNCH.pack(calling, call, lane, begin, last)
 
     def shift(self, offset: int) -> None:
         """Move everything, also what was added before, by an offset [ns] that became known late."""
@@ -289,6 +300,7 @@ class StoreWriter:
         if self._starts_at_zero:
             self._move_to_zero()
         self._join()
+        self._join_launches()
         self._drop_broken()
         shifted = f"* REPLACE (ts + {self._offset} AS ts)"
         run(
@@ -383,6 +395,33 @@ class StoreWriter:
             "WHERE raw.lane = j.lane AND raw.ts = j.ts AND list_contains(?, raw.cat::INTEGER)",
             [[int(Category.OPERATOR), *(int(one) for one in DEVICE)]],
         )
+
+    def _join_launches(self) -> None:
+        """Link calls and what they launched as was told late: all work of a call has the number of its first arrow."""
+        if not self._launches:
+            return
+        table = np.frombuffer(self._launches, np.int64).reshape(-1, 5)
+        columns = (np.arange(1, len(table) + 1), *table.T)
+        keys = ("number", "calling", "call", "lane", "first", "last")
+        told = dict(zip(keys, map(np.ascontiguousarray, columns), strict=True))  # noqa: F841
+        self._connection.execute(
+            "CREATE TEMP TABLE launched AS SELECT c.at AS caller, w.at AS work, "
+            "min(t.number) OVER (PARTITION BY c.at) AS number FROM told t ASOF JOIN "
+            "(SELECT rowid AS at, lane, ts FROM raw WHERE list_contains($calls, cat::INTEGER)) c "
+            "ON c.lane = t.calling AND c.ts <= t.call ASOF JOIN "
+            "(SELECT rowid AS at, lane, ts FROM raw WHERE list_contains($device, cat::INTEGER) AND link = 0) w "
+            "ON w.lane = t.lane AND w.ts >= t.first WHERE w.ts <= t.last",
+            {
+                "calls": [int(Category.RUNTIME), int(Category.SYNC)],
+                "device": [int(one) for one in DEVICE],
+            },
+        )
+        for column in ("caller", "work"):
+            self._connection.execute(
+                f"UPDATE raw SET link = l.number FROM (SELECT DISTINCT {column} AS at, number FROM launched) l "  # noqa: S608
+                "WHERE raw.rowid = l.at"
+            )
+        self._connection.execute("DROP TABLE launched")
 
     def _drop_broken(self) -> None:
         """Leave out events whose times cannot be: one of them would make the whole view a month wide."""

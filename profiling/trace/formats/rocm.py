@@ -37,14 +37,15 @@ class RocmTimeline:
         correlation: object,
         details: Mapping[str, object],
         process: str = "",
-    ) -> None:
-        """Add a kernel on a queue or stream of a device."""
+    ) -> int:
+        """Add a kernel on a queue or stream of a device; return its lane."""
         text = name.removesuffix(".kd")
         category = Category.COPY if "rocclr_copyBuffer" in text else of_kernel(text)
         if "rocclr_fillBuffer" in text or text == "FillBuffer":
             category = Category.MEMSET
         lane = self._writer.lane("stream", process=process, pid=pid, device=device, stream=stream)
         self._add(lane, start, end, text, category, correlation, pid, details)
+        return lane
 
     def copy(
         self,
@@ -58,14 +59,15 @@ class RocmTimeline:
         correlation: object,
         size: object,
         process: str = "",
-    ) -> None:
-        """Add a copy, `size` in bytes where that is known, on the device that takes part in it."""
+    ) -> int:
+        """Add a copy, `size` in bytes where that is known, on the device that takes part in it; return its lane."""
         lane = self._writer.lane(
             "stream", process=process, pid=pid, device=device, stream=stream, title=f"copies, stream {stream}"
         )
         num_bytes = size if isinstance(size, int) and 0 <= size < 1 << 62 else 0
         text = name.removeprefix("MEMORY_COPY_").replace("_", " ").lower()
         self._add(lane, start, end, f"copy {text}", Category.COPY, correlation, pid, {}, num_bytes=num_bytes)
+        return lane
 
     def call(
         self,
@@ -79,16 +81,19 @@ class RocmTimeline:
         domain: str,
         process: str = "",
         category: Category | None = None,
-    ) -> None:
-        """Add a call of HIP, HSA or RCCL, or a range that somebody marked (`domain` MARKER...).
+        title: str = "",
+    ) -> int:
+        """Add a call of HIP, HSA or RCCL, or a range that somebody marked (`domain` MARKER...); return its lane, one of
+        several of a thread where there are titles.
 
         What it is, `category`, is told by its name where the recorder does not say.
         """
-        lane = self._writer.lane("thread", process=process, pid=pid, thread=f"thread {tid}", tid=tid)
+        lane = self._writer.lane("thread", process=process, pid=pid, thread=f"thread {tid}", tid=tid, title=title)
         if category is None:
             of_call = Category.SYNC if any(wait in name for wait in _WAITS) else Category.RUNTIME
             category = of_range(name) if domain.upper().startswith("MARKER") else of_call
         self._add(lane, start, end, name, category, correlation, pid, {})
+        return lane
 
     def finish(self, *, tool: str = "rocprofv3") -> None:
         """Say what is to be said once all was added."""

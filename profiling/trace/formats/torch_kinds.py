@@ -24,7 +24,10 @@ _OF_RPD = {
     "CopyDeviceToHost": "gpu_memcpy",
     "CopyHostToDevice": "gpu_memcpy",
 }
-"""What rocmProfileData's converter (rpd2tracing.py) says in `desc` of work of a device, which it gives no kind."""
+"""What rocmProfileData's converter (rpd2tracing.py) says in `desc` of work of a device, which it gives no kind; of a
+range it says its name, and on the device's side how much lies below it.
+"""
+_OPERATOR = re.compile(r"\w+::[\w.]+(?:,|$)")
 _KINDS = {
     "kernel": (ON_STREAM, Category.KERNEL),
     "concurrent_kernel": (ON_STREAM, Category.KERNEL),
@@ -63,12 +66,18 @@ _OF_DEVICE = {
 }
 
 
-def kind_told_by(args: Mapping[str, object]) -> str:
-    """Return the kind of an event that has none, by its arguments."""
+def kind_told_by(args: Mapping[str, object], name: str) -> str:
+    """Return the kind of an event that has none, by its arguments and its name."""
     if "Task Type" in args:
         return _ASCEND
     described = args.get("desc")
-    return _OF_RPD.get(described, "") if isinstance(described, str) else ""
+    if not isinstance(described, str):
+        return ""
+    if described in _OF_RPD:
+        return _OF_RPD[described]
+    if described == name:
+        return "cpu_op" if _OPERATOR.match(name) else "user_annotation"
+    return "gpu_user_annotation" if described.startswith("UserMarker frame") else ""
 
 
 def place_and_category(kind: str, name: str) -> tuple[str, Category]:

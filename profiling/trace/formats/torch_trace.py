@@ -18,7 +18,9 @@ from profiling.trace import clock
 from profiling.trace.category import Category
 from profiling.trace.formats.ascend_json import AscendEvents
 from profiling.trace.formats.async_events import BEGINS, ENDS, AsyncEvents
+from profiling.trace.formats.drawn_launches import DrawnLaunches, is_drawn
 from profiling.trace.formats.json_list import JsonList, thousandfold
+from profiling.trace.formats.rocprof_chrome import RocprofEvents
 from profiling.trace.formats.torch_kinds import ON_CPU, ON_STREAM, THREADS, kind_told_by, place_and_category
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.formats.xla_json import XlaEvents
@@ -145,7 +147,7 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
         trace = JsonList(file, key="traceEvents")
         if not trace.head.get("baseTimeNanoseconds"):
             trace.keep_long("ts")  # times of day, of which a float64 loses up to 128 ns
-        events = _Events(writer, trace.head)
+        events = _Events(writer, trace.head, limits)
         for piece in trace.pieces():
             events.add(piece)
             if writer.events >= limits.events:
@@ -160,7 +162,7 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
 class _Events:
     """What is known while a trace is read."""
 
-    def __init__(self, writer: StoreWriter, head: Mapping[str, object]) -> None:
+    def __init__(self, writer: StoreWriter, head: Mapping[str, object], limits: Limits) -> None:
         self._writer = writer
         self._facts = dict(head)
         self._base = _positive_integer(head.get("baseTimeNanoseconds"))
@@ -181,6 +183,10 @@ class _Events:
         self._unusable = Unusable("events")
         self._of_xla = XlaEvents(writer)
         self._of_ascend = AscendEvents(writer)
+        self._of_rocprof = RocprofEvents(writer, limits)
+        self._drawn = DrawnLaunches(writer)
+        self._drivers: dict[int, _Id] = {}
+        """Processes that launch work of a stream, where arrows tell."""
         self._asynchronous = AsyncEvents(writer)
 
     def add(self, piece: list[_TorchEvent]) -> None:
@@ -204,7 +210,7 @@ class _Events:
                     self._instant(event)
                 elif kind == "C":
                     self._count(event)
-                elif kind in "sf":
+                elif kind in "sft":
                     self._arrow(event)
                 elif kind == "B":
                     self._begin(event)
@@ -242,6 +248,8 @@ class _Events:
         self._name_lanes()
         self._name_counters()
         writer.meta("tool", "xla" if self._of_xla else "torch")
+        if self._of_rocprof:
+            self._of_rocprof.finish()
         distributed = facts.get("distributedInfo")
         if isinstance(distributed, dict):
             for key in ("backend", "rank", "world_size"):
@@ -272,7 +280,11 @@ class _Events:
                 at, pid = self._of_ascend.add(event, start, lasts)
                 self._keys.setdefault(at, (pid, event.get("tid"), _BESIDE))
                 return
-            kind = kind_told_by(event.get("args") or _NOTHING)
+            told = event.get("args") or _NOTHING
+            if "BeginNs" in told:
+                self._of_rocprof.add(event)
+                return
+            kind = kind_told_by(told, event["name"])
         key = (kind, event["name"])
         cached = self._names.get(key)
         if cached is None:
@@ -398,7 +410,10 @@ class _Events:
     # -- lanes --
 
     def _arrow(self, event: _TorchEvent) -> None:
-        """Keep an end of an arrow from forward to backward, or of one to a task of Ascend's device."""
+        """Keep an end of an arrow from forward to backward, or of one to work of a device."""
+        if is_drawn(event.get("cat")):
+            self._drawn_launch(event)
+            return
         if event.get("cat") == "HostToDevice" and event["ph"] == "s":
             self._of_ascend.begin_arrow(event, self._at(event))
             return
@@ -412,6 +427,16 @@ class _Events:
         if event.get("cat") in _ARROWS and number >= 0:
             at = self._at(event)
             self._writer.arrow(number, self._cpu_lane(event), at, is_end=event["ph"] == "f")
+
+    def _drawn_launch(self, event: _TorchEvent) -> None:
+        if self._of_rocprof:
+            self._drawn.add(event, self._of_rocprof.lane(event), self._at(event))
+            return
+        pid, place = event.get("pid"), ON_CPU if event["ph"] == "s" else ON_STREAM
+        lane = self._lanes.get((pid, event.get("tid"), place))
+        calling = self._drawn.add(event, lane, self._at(event))
+        if calling is not None and lane is not None:
+            self._drivers.setdefault(lane, self._keys[calling][0])
 
     def _cpu_lane(self, event: _TorchEvent, place: str = ON_CPU) -> int:
         """Return the lane of a thread, or that of its frames of Python: they cross the ranges that they open."""
@@ -488,7 +513,8 @@ class _Events:
         labelled = [pid for pid, about in self._processes.items() if about.get("labels") == "CPU"]
         owner = labelled[0] if len(labelled) == 1 else self._first_cpu
         for lane, (pid, tid, place) in self._keys.items():
-            process = pid if place in THREADS or owner is None else owner
+            driver = self._drivers.get(lane, owner)
+            process = pid if place in THREADS or driver is None else driver
             name = self._processes.get(process, {}).get("name") or _text(process)
             thread = self._threads.get((pid, tid))
             self._writer.describe_lane(lane, process=name, pid=_number(process), thread=thread)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from profiling.trace.category import Category
-from tests.profiling.trace.stored_rows import imported, trace_of
+from tests.profiling.trace.stored_rows import imported, links, stored, trace_of
 
 T = 1_760_000_000_000_000  # us
 
@@ -159,6 +159,80 @@ def test_the_converter_of_rocmprofiledata_tells_the_kind_of_work_in_words(tmp_pa
         "CopyHostToDevice": Category.COPY,
         "hipLaunchKernel": Category.RUNTIME,
         "hipMemcpyWithStream": Category.SYNC,
-        "forward": Category.OTHER,
+        "forward": Category.RANGE,
     }
     assert len(lanes["device 2 stream 0"]) == 3
+
+
+def test_arrows_of_rocmprofiledata_s_converter_join_a_call_with_all_that_it_launched(tmp_path: Path) -> None:
+    def event(pid: int, tid: int, name: str, at: float, lasts: float, kind: str) -> dict[str, Any]:
+        times = {"ts": str(T + at), "dur": str(lasts)}
+        return {"ph": "X", "pid": str(pid), "tid": str(tid), "name": name, **times, "args": {"desc": kind}}
+
+    def arrow(number: int, called: float, begun: float) -> list[dict[str, Any]]:
+        ends = ("s", 71, 72, min(called - 2, begun)), ("f", 2, 0, begun)
+        told = {"cat": "api_op", "name": "api_op", "id": str(number)}
+        return [{**told, "ph": p, "pid": str(pid), "tid": str(tid), "ts": str(T + at)} for p, pid, tid, at in ends]
+
+    events = [
+        event(2, 0, "gemm", 20, 5, "KernelExecution"),
+        event(2, 0, "add", 30, 5, "KernelExecution"),
+        event(2, 0, "copy", 52, 3, "CopyDeviceToHost"),
+        event(71, 72, "hipLaunchKernel", 0, 1.5, ""),  # shorter than the 2 us by which its arrow begins early
+        event(71, 72, "hipGraphLaunch", 10, 8, "graph"),
+        event(71, 72, "hipMemcpyWithStream", 50, 9, ""),
+        event(71, 72, "aten::mm", 0, 40, "aten::mm"),
+        event(2, 0, "aten::mm", 19, 7, "UserMarker frame: 1 ops"),
+        *arrow(4, 1.5, 20),
+        *arrow(5, 18, 30),
+        *arrow(6, 59, 52),
+        *arrow(7, 59, 999),  # ends where nothing begins
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([{}, *events]))
+    assert links(path) == [("hipLaunchKernel", "gemm"), ("hipGraphLaunch", "add"), ("hipMemcpyWithStream", "copy")]
+    _, store = imported(path, tmp_path)
+    with store:
+        assert {lane.pid for lane in store.lanes if lane.kind == "stream"} == {71}  # the process that launches
+
+
+def test_rocprof_s_tables_are_calls_copies_and_kernels_with_exact_times(tmp_path: Path) -> None:
+    def event(table: int, tid: int, name: str, begin: int, end: int, **args: str) -> dict[str, Any]:
+        exact = {"BeginNs": str(begin), "EndNs": str(end), "pid": "517", **args}
+        times = {"ts": str(begin // 1000), "dur": str(max((end - begin) // 1000, 1))}
+        return {"ph": "X", "pid": str(table), "tid": str(tid), "name": name, **times, "args": exact}
+
+    def arrow(number: int, at: int, table: int, begin: int) -> list[dict[str, Any]]:
+        told = {"cat": "DataFlow", "name": "dep", "id": number}
+        return [
+            {**told, "ph": "s", "pid": 2, "tid": 519, "ts": at},
+            {**told, "ph": "t", "pid": table, "tid": 1, "ts": begin // 1000},
+        ]
+
+    of_gpu = {"dev-id": "2", "queue-id": "0", "stream-id": "1"}
+    events = [
+        event(0, 519, "forward", 1_000_000, 1_090_000),
+        event(1, 1, "CopyHostToDevice", 1_031_126, 1_031_606, **of_gpu),
+        event(2, 519, "hipMemcpy", 1_020_001, 1_040_001, args="( dst(1))"),
+        event(2, 519, "hipLaunchKernel", 1_041_930, 1_041_990),
+        event(3, 519, "hsa_signal_wait_scacquire", 1_022_000, 1_030_000),
+        event(8, 1, "gemm", 1_041_985, 1_047_941, **of_gpu),
+        event(520, 1, "<barrier packet>", 1_048_000, 1_049_000, **of_gpu),
+        *arrow(0, 1030, 1, 1_031_126),
+        *arrow(7, 1041, 8, 1_041_985),
+    ]
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"traceEvents": [{}, *events], "otherData": {}}))
+    assert stored(path) == {
+        "thread 519": [
+            ("forward", Category.RANGE, 1_000_000, 90_000),
+            ("hipMemcpy", Category.RUNTIME, 1_020_001, 20_000),
+            ("hsa_signal_wait_scacquire", Category.SYNC, 1_022_000, 8000),  # on a lane of its own
+            ("hipLaunchKernel", Category.RUNTIME, 1_041_930, 60),
+        ],
+        "device 2 stream 1": [
+            ("copy host to device", Category.COPY, 1_031_126, 480),
+            ("gemm", Category.KERNEL, 1_041_985, 5956),
+        ],
+    }
+    assert links(path) == [("hipMemcpy", "copy host to device"), ("hipLaunchKernel", "gemm")]
