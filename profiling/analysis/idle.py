@@ -196,9 +196,11 @@ def longest_gaps(
 def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
     """Return what the thread that launched the next work was in at each moment; else any thread's, "" for none.
 
-    Of frames only those that wait for the device are there.
+    Of frames only those that wait for the device are there, of the system's calls those of threads that launch.
     """
-    nest = Nest(work.host.of(*_NAMED))
+    host = work.host.of(*_NAMED)
+    is_others = (host.cat == Category.SYSTEM) & ~np.isin(host.lane, work.leading.lane)
+    nest = Nest(host.take(~is_others))
     launches = work.host.of(Category.RUNTIME)
     lanes = np.full(len(moments), work.main_lane, np.int64)
     links = {link: i for i, link in enumerate(launches.link.tolist()) if link}

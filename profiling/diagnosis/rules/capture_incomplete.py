@@ -8,7 +8,7 @@ from profiling.evidence import Evidence, RecordedTrace
 
 _MOST_LEFT_OUT = 0.01  # of a file's events
 _LEFT_OUT = re.compile(r"^([\d,]+) (?:events|rows|ranges|samples)\b.* left out\b")
-_CUT = re.compile(r"cut off|damaged|the rest is left out|still open when .* ended and are cut")
+_CUT = re.compile(r"cut off|damaged|the rest is left out|still open when .* ended and are cut|none of that work")
 """How readers say it (profiling/trace/formats); what else they note is no fault of the capture."""
 
 

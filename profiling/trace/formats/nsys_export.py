@@ -51,11 +51,15 @@ _Range = tuple[int | None, str, int, Category, str]
 """What ranges have in common: lane, name, the name's number, category, title of the domain."""
 
 
+_RECORDED = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "OSRT_API", "TARGET_INFO_GPU")
+
+
 def is_export(path: Path) -> bool:
-    """Return True for a database with the tables that every export has."""
+    """Return True for a database with the tables that every export has; early ones do not describe themselves."""
     with Tables(path) as tables:
-        return "StringIds" in tables.names and bool(
-            tables.names & {"EXPORT_META_DATA", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"}
+        return "StringIds" in tables.names and (
+            bool(tables.names & {"EXPORT_META_DATA", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"})
+            or any(name.startswith(_RECORDED) for name in tables.names)
         )
 
 

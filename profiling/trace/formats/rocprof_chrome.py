@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from profiling.trace.category import Category
 from profiling.trace.formats.rocm import RocmTimeline
 from profiling.trace.limits import Limits
 from profiling.trace.writer import StoreWriter
@@ -40,14 +39,12 @@ class RocprofEvents:
         """Add an event. Raises: KeyError, TypeError, ValueError for one that is none."""
         args, table, name = event["args"], str(event["pid"]), str(event["name"])
         start, end, pid = int(args["BeginNs"]), int(args["EndNs"]), _number(args.get("pid"))
-        process = f"process {pid}" if pid >= 0 else ""
         if "dev-id" in args:
             where: Any = {
                 "pid": pid,
                 "device": _number(args["dev-id"]),
                 "stream": _number(args.get("stream-id", args.get("queue-id"))),
                 "correlation": None,
-                "process": process,
             }
             if table == _COPIES or name.startswith("Copy"):
                 lane = self._timeline.copy(_of_copy(name), start, end, size=None, **where)
@@ -64,7 +61,6 @@ class RocprofEvents:
                 tid=_number(event["tid"]),
                 correlation=None,
                 domain="MARKER" if table == _MARKERS else "",
-                process=process,
                 title="HSA" if table == _HSA else "",
             )
         self._lanes.setdefault((table, str(event["tid"])), lane)

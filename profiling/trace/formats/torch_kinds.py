@@ -44,6 +44,10 @@ _KINDS = {
     "profiler_overhead": (ON_CPU, Category.OVERHEAD),
     "cuda_event": (WAITS, Category.OTHER),
     "cuda_profiler_range": (RANGES, Category.RANGE),
+    # tools for Python alone: VizTracer, py-spy
+    "FEE": (FRAMES, Category.PYTHON),
+    "fee": (FRAMES, Category.PYTHON),
+    "py-spy": (FRAMES, Category.PYTHON),
     # other accelerators, as kineto and their plugins call them
     "mtia_ccp_events": (ON_STREAM, Category.KERNEL),
     "mtia_insight": (RANGES, Category.OTHER),
@@ -64,6 +68,12 @@ _OF_DEVICE = {
     "memset": "gpu_memset",
     "user_annotation": "gpu_user_annotation",
 }
+
+
+OF_AUTOGRAD = {"CPU functions": "cpu_op", "CUDA functions": "kernel"}
+"""What the processes of traces are called that torch.autograd.profiler wrote until torch 1.8, and the kind of their
+events, which have none.
+"""
 
 
 def kind_told_by(args: Mapping[str, object], name: str) -> str:

@@ -18,10 +18,18 @@ from profiling.trace import clock
 from profiling.trace.category import Category
 from profiling.trace.formats.ascend_json import AscendEvents
 from profiling.trace.formats.async_events import BEGINS, ENDS, AsyncEvents
+from profiling.trace.formats.chrome_samples import ChromeSamples
 from profiling.trace.formats.drawn_launches import DrawnLaunches, is_drawn
 from profiling.trace.formats.json_list import JsonList, thousandfold
 from profiling.trace.formats.rocprof_chrome import RocprofEvents
-from profiling.trace.formats.torch_kinds import ON_CPU, ON_STREAM, THREADS, kind_told_by, place_and_category
+from profiling.trace.formats.torch_kinds import (
+    OF_AUTOGRAD,
+    ON_CPU,
+    ON_STREAM,
+    THREADS,
+    kind_told_by,
+    place_and_category,
+)
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.formats.xla_json import XlaEvents
 from profiling.trace.frames import FRAMES
@@ -100,6 +108,10 @@ _MOST_CROSSED = 100
 _KNOWN_BYTES = 16 << 20
 _ENTRY_BYTES = 150
 """What an entry of a table takes beside its text, about."""
+_NO_WORK = (
+    "Calls that launch work of a device were recorded, but none of that work: the profiler could not see the device. "
+    "Record with ProfilerActivity.CUDA, where CUPTI or roctracer is installed and no other tool uses it."
+)
 _Layout = tuple[Callable[[_Args], object] | None, dict[bytes, int]]
 """Of details with equal keys: what takes the values that are told, and the numbers of those that came before."""
 _NO_DETAIL = frozenset(
@@ -172,6 +184,8 @@ class _Events:
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._kept_bytes = 0  # of those
         self._open = 0
+        self._has_work = self._has_launches = False
+        """Work of devices was seen, and calls that launch it."""
         self._num_stray = self._num_crossed = 0
         """Ends of ranges without a beginning, and of another range than began last in the thread."""
         self._opened: dict[int, list[_TorchEvent]] = {}
@@ -185,6 +199,7 @@ class _Events:
         self._of_ascend = AscendEvents(writer)
         self._of_rocprof = RocprofEvents(writer, limits)
         self._drawn = DrawnLaunches(writer)
+        self._samples = ChromeSamples(writer, limits)
         self._drivers: dict[int, _Id] = {}
         """Processes that launch work of a stream, where arrows tell."""
         self._asynchronous = AsyncEvents(writer)
@@ -216,6 +231,8 @@ class _Events:
                     self._begin(event)
                 elif kind == "E":
                     self._close(event)
+                elif kind == "P":
+                    self._samples.add(event, self._at(event))
                 elif kind in BEGINS:
                     self._asynchronous.begin(event, self._at(event))
                 elif kind in ENDS:
@@ -230,6 +247,8 @@ class _Events:
         self._of_ascend.finish()
         facts = {**self._facts, **tail}
         late = _positive_integer(tail.get("baseTimeNanoseconds"))
+        for lane, (pid, tid) in self._samples.finish(facts.get("stackFrames"), facts.get("samples"), self._base):
+            self._keys.setdefault(lane, (pid, tid, ON_CPU))
         if late and not self._base:
             writer.shift(late)
         unfinished = sum(len(opened) for opened in self._opened.values()) + self._asynchronous.num_open
@@ -243,6 +262,8 @@ class _Events:
                 f"{self._num_crossed:,} ends are not those of the range that began last: ranges cross, or an end is "
                 "missing.",
             )
+        if self._has_launches and not self._has_work:
+            writer.note("warning", _NO_WORK)
         if self._unusable:
             writer.note("warning", self._unusable.sentence)
         self._name_lanes()
@@ -284,7 +305,7 @@ class _Events:
             if "BeginNs" in told:
                 self._of_rocprof.add(event)
                 return
-            kind = kind_told_by(told, event["name"])
+            kind = kind_told_by(told, event["name"]) or OF_AUTOGRAD.get(str(event.get("pid")), "")
         key = (kind, event["name"])
         cached = self._names.get(key)
         if cached is None:
@@ -344,6 +365,8 @@ class _Events:
     def _know_name(self, kind: str, name: str) -> tuple[str, Category, int]:
         """Return where events of a kind and name belong, what they are, and the number of the name."""
         place, category = place_and_category(kind, name)
+        self._has_work |= place == ON_STREAM
+        self._has_launches |= category is Category.RUNTIME and "Launch" in name
         if len(self._names) >= _MOST_KNOWN:
             self._names.clear()
         cached = self._names[kind, name] = (place, category, self._writer.name(name))
@@ -414,6 +437,10 @@ class _Events:
         if is_drawn(event.get("cat")):
             self._drawn_launch(event)
             return
+        if event.get("cat") == "cpu_to_cuda":  # of torch.autograd.profiler, from an operator to its kernel
+            lane = self._cpu_lane(event) if event["ph"] == "s" else self._device_lane(event, _NOTHING, ON_STREAM)
+            self._writer.join(int(event["id"]) + 1, lane, self._at(event))
+            return
         if event.get("cat") == "HostToDevice" and event["ph"] == "s":
             self._of_ascend.begin_arrow(event, self._at(event))
             return
@@ -464,6 +491,8 @@ class _Events:
         if lane is None:
             device = args.get("device", args.get("Device Id", key[0]))
             stream = args.get("stream", args.get("Stream Id", key[1]))
+            if key[0] in OF_AUTOGRAD:  # whose threads are devices
+                device, stream = key[1], 0
             lane = self._writer.lane(
                 "stream" if place == ON_STREAM else "range",
                 process=_text(key[0]),

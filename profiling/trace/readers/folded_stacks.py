@@ -1,9 +1,10 @@
-"""Folded stacks (`outermost;...;innermost count` a line): perf, py-spy `--format raw`, async-profiler, bpftrace.
+"""Folded stacks (`outermost;...;innermost count` a line): perf, py-spy `--format raw`, austin, async-profiler.
 
-Counts are of samples, or of what the tool counted: there is no time. They are drawn as a flame graph: equal stacks
-together, neighbours with the same callers beside each other, each as wide as its count.
+Counts are of samples, or of what the tool counted (of austin, us): there is no time of day. They are drawn as a flame
+graph: equal stacks together, neighbours with the same callers beside each other, each as wide as its count.
 """
 
+import re
 from pathlib import Path
 
 from profiling.trace.category import Category
@@ -19,6 +20,10 @@ _SCALES = (10**6, 10**3, 1)
 _LONGEST = 24 * 3600 * 10**9
 _MOST_STACKS = 1_000_000
 _LONGEST_COUNT = 15
+_HEAD = 4096
+_OF_AUSTIN = re.compile(r"^# mode: (?:wall|cpu)$", re.M)
+"""In the head of what austin writes: its counts are us."""
+_TIMED = "Folded stacks of austin tell how long each was seen, and not when: they are drawn one after another."
 
 
 class FoldedStacksReader:
@@ -41,15 +46,21 @@ class FoldedStacksReader:
         """Put the stacks into a store. Raises: Unreadable."""
         counts: dict[tuple[str, ...], int] = {}
         unusable = 0
-        for line in _text(whole_file(path, writer, progress=progress, limits=limits)).split("\n"):
-            counted = _counted(line)
+        text = _text(whole_file(path, writer, progress=progress, limits=limits))
+        for line in text.split("\n"):
+            counted = _counted(line) if _is_content(line) else None
             if counted and len(counts) < _MOST_STACKS:
                 stack = tuple(counted[0].split(";", DEEPEST))
                 counts[stack] = counts.get(stack, 0) + counted[1]
             elif _is_content(line):
                 unusable += 1
         total = sum(counts.values())
-        scale = next((scale for scale in _SCALES if total * scale <= _LONGEST), 0)
+        is_timed = _OF_AUSTIN.search(text[:_HEAD]) is not None
+        scale = (
+            1000
+            if is_timed and total * 1000 <= _LONGEST
+            else next((scale for scale in _SCALES if total * scale <= _LONGEST), 0)
+        )
         if not scale:
             raise Unreadable(f"The counts of the stacks add up to {total:,}, which is more than can be drawn.")
         lane = writer.lane("thread", process="", pid=-1, thread="all stacks", tid=1)
@@ -64,6 +75,9 @@ class FoldedStacksReader:
             writer.note("warning", f"{unusable:,} lines were left out: they do not end in a count.")
         writer.meta("clock", "none")
         writer.meta("tool", "folded stacks")
+        if is_timed and scale == 1000:
+            writer.note("info", f"{_TIMED} Neighbours are in the order of their names.")
+            return
         unit = {10**6: "a millisecond", 10**3: "a microsecond", 1: "a nanosecond"}[scale]
         writer.note(
             "info",

@@ -20,6 +20,12 @@ def test_a_database_of_nvprof_is_told_what_it_is(tmp_path: Path) -> None:
         reader_of(path)
 
 
+def test_a_database_of_rocprof_names_the_file_beside_it(tmp_path: Path) -> None:
+    tables = {'OPS("BeginNs" INTEGER, "EndNs" INTEGER)': [], 'KERN("Index" INTEGER, "KernelName" TEXT)': []}
+    with pytest.raises(Unreadable, match=r"results\.json"):
+        reader_of(database(tmp_path / "results.db", tables))
+
+
 def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b""))
@@ -81,6 +87,16 @@ def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
         (b"PK\x03\x04" + bytes(60), "an archive"),
         (b"\x28\xb5\x2f\xfd" + bytes(60), "packed, and not by gzip"),
         (b"<!DOCTYPE html><html>", "a page"),
+        (b"\n<!DOCTYPE html>\n<html>\n<head>\n  <title>memray - flamegraph report</title>", "a page of memray"),
+        (b"<!DOCTYPE html><html><head><title>Dask Performance Report</title>", "a report of Dask"),
+        (b'<?xml version="1.0" standalone="no"?>\n<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG">\n<svg>', "a picture"),
+        (b"\x04\x22\x4d\x18\x40\x40\xc0\x22\x9d\x00\x00\xf8\x06memray\x00\x0c", "a recording of memray"),
+        (b"MOJ\x01\x01map\x00400000-423000 /usr/bin/python3.8\x00", "austin as MOJO"),
+        (b"\x12\x24\x09" + bytes(33) + b"\x22\x6e\x0a=type.googleapis.com/tensorflow.profiler.Step", "a page of XLA's"),
+        (b"\x22\x96\x1b\x0aX\x08\x01\x12\x06Device\x1a\x04IDLE", "a page of XLA's profiler"),
+        (b'[\n  {\n    "cols":[{"id": "stepnum"}]}]', "a page of XLA's profiler"),
+        (b'{\n "byCategory": {"name": "byCategory", "children": []}}', "a page of XLA's profiler"),
+        (b"HloModule jit_step, is_scheduled=true\n", "a program of XLA"),
         (b'{"model": "x", "rows": [1]}', 'it looks like JSON with "model", "rows"'),
         (b"SQLite format 3\0" + bytes(200), "damaged database|an SQLite database"),
         (b"hello\n", "it looks like text"),

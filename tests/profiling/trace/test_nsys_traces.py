@@ -230,6 +230,21 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
         ]
 
 
+def test_an_early_export_does_not_describe_itself(tmp_path: Path) -> None:
+    tables: dict[str, list[tuple[Any, ...]]] = {
+        "StringIds(id, value)": [(1, "gemm")],
+        "CUPTI_ACTIVITY_KIND_KERNEL(start, end, deviceId, streamId, correlationId, globalPid, shortName)": [
+            (1000, 1400, 0, 7, 3, 1 << 24, 1)
+        ],
+    }
+    import_trace(database(tmp_path / "a.sqlite", tables), tmp_path / "a.store")
+    with Store(tmp_path / "a.store") as store:
+        rows = store.events(columns=("name", "dur"))
+        assert [(store.names[name], dur) for name, dur in zip(*map(list, rows.values()), strict=True)] == [
+            ("gemm", 400)
+        ]
+
+
 @pytest.mark.parametrize(
     ("tables", "sentence"),
     [

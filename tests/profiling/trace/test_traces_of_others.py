@@ -295,6 +295,18 @@ def test_folded_stacks_of_one_kind_lie_together(tmp_path: Path) -> None:
     ]
 
 
+def test_counts_of_austin_are_microseconds(tmp_path: Path) -> None:
+    path = tmp_path / "a.austin"
+    path.write_text(
+        "# austin: 3.4.0\n# interval: 100\n# mode: wall\nP1;T1;a.py:main:1 300\nP1;T1;a.py:main:1;b:f:2 50\n"
+    )
+    (rows,) = stored(path).values()
+    assert [(name, lasts) for name, _, _, lasts in rows if name[1] != "1"] == [
+        ("a.py:main:1", 350_000),
+        ("b:f:2", 50_000),
+    ]
+
+
 def test_requests_of_vllm_have_their_parts_and_share_lanes(tmp_path: Path) -> None:
     path = tmp_path / "traces.jsonl"
     path.write_text("\n".join(json.dumps(document) for document in (otlp(), otlp(0))))

@@ -1,0 +1,119 @@
+"""Chrome traces of tools that are no profiler of devices: samples of stacks, VizTracer, torch's first profiler."""
+
+from pathlib import Path
+from typing import Any
+
+from profiling.trace.category import Category
+from tests.profiling.trace.stored_rows import imported, stored, trace_of
+
+PYTHON, OPERATOR, KERNEL = Category.PYTHON, Category.OPERATOR, Category.KERNEL
+
+
+def test_samples_stand_until_the_next_one_of_their_thread(tmp_path: Path) -> None:
+    def sample(tid: int, at: float, **more: Any) -> dict[str, Any]:
+        return {"ph": "P", "pid": 1, "tid": tid, "name": "sample", "ts": at, **more}
+
+    frames = {"1": {"name": "main"}, "2": {"name": "step", "parent": "1"}, "3": {"name": "wait", "parent": "1"}}
+    events = [
+        sample(7, 110, sf=2),  # the second of its thread
+        sample(7, 100, sf=2),
+        sample(8, 100, stack=["loop", "poll"]),
+        sample(7, 120, sf=3),
+        sample(7, 300, sf=9),  # of a frame that is not there, and long after
+        {"ph": "X", "pid": 1, "tid": 7, "name": "task", "ts": 100, "dur": 5},
+    ]
+    beside = [{"cpu": 0, "tid": 9, "ts": 50, "name": "cycles", "sf": 1, "weight": 1}]
+    path = trace_of(tmp_path, events, stackFrames=frames, samples=beside)
+    facts, store = imported(path, tmp_path)
+    with store:
+        rows = store.events(columns=("lane", "name", "ts", "dur"))
+        found: dict[int, list[tuple[str, float, float]]] = {}
+        for lane, name, at, lasts in zip(*(rows[key].tolist() for key in rows), strict=True):
+            if store.lanes[lane].title == "samples":
+                found.setdefault(store.lanes[lane].tid, []).append((store.names[name], at / 1000, lasts / 1000))
+        notes = [note.text for note in store.notes]
+    # distances of thread 7 are 10, 10 and 180 us, the median is 10: the third stack stands for 50 us
+    assert {tid: sorted(own) for tid, own in found.items()} == {
+        7: [("main", 100, 70), ("step", 100, 20), ("wait", 120, 50)],
+        8: [("loop", 100, 0), ("poll", 100, 0)],
+        9: [("main", 50, 0)],
+    }
+    assert facts.has_clock
+    assert [text for text in notes if "name no frame" in text] == [
+        "1 samples of stacks name no frame that the trace holds."
+    ]
+
+
+def test_pieces_of_a_profile_of_v8_are_stacks_of_its_thread(tmp_path: Path) -> None:
+    def piece(at: float, **data: Any) -> dict[str, Any]:
+        return {"ph": "P", "pid": 1, "tid": 99, "id": "0x2", "name": "ProfileChunk", "ts": at, "args": {"data": data}}
+
+    def node(number: int, parent: int | None, name: str, url: str = "") -> dict[str, Any]:
+        of = {} if parent is None else {"parent": parent}
+        return {"id": number, "callFrame": {"functionName": name, "url": url}, **of}
+
+    begins = {"ph": "P", "pid": 1, "tid": 7, "id": "0x2", "name": "Profile", "ts": 1000}
+    events = [
+        {**begins, "args": {"data": {"startTime": 1000}}},
+        piece(
+            1100,
+            cpuProfile={
+                "nodes": [node(1, None, "(root)"), node(2, 1, "main", "file:///a/b.js"), node(3, 2, "")],
+                "samples": [2, 3],
+            },
+            timeDeltas=[20, 10],
+        ),
+        piece(1200, cpuProfile={"samples": [3, 2]}, timeDeltas=[10, 10]),
+    ]
+    assert stored(trace_of(tmp_path, events))["7"] == [
+        ("main (b.js)", PYTHON, 1_020_000, 40_000),  # the last one stands as long as is usual
+        ("(anonymous)", PYTHON, 1_030_000, 20_000),
+    ]
+
+
+def test_functions_of_viztracer_are_frames(tmp_path: Path) -> None:
+    events = [
+        {"ph": "X", "pid": 3, "tid": 4, "name": "fit (/a/b.py:7)", "ts": 10.5, "dur": 4, "cat": kind}
+        for kind in ("FEE", "fee")
+    ]
+    (rows,) = stored(trace_of(tmp_path, events[:1])).values()
+    (others,) = stored(trace_of(tmp_path, events[1:])).values()
+    assert rows == others == [("fit (/a/b.py:7)", PYTHON, 10_500, 4000)]
+
+
+def test_torch_s_first_profiler_joins_an_operator_with_its_kernels(tmp_path: Path) -> None:
+    def event(pid: str, tid: int, name: str, at: float, lasts: float) -> dict[str, Any]:
+        return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": at, "dur": lasts, "args": {}}
+
+    def arrow(phase: str, pid: str, tid: int, at: float) -> dict[str, Any]:
+        return {"ph": phase, "pid": pid, "tid": tid, "name": "aten::mm", "ts": at, "id": 0, "cat": "cpu_to_cuda"}
+
+    cpu, cuda = "CPU functions", "CUDA functions"
+    events = [
+        event(cpu, 1, "aten::mm", 100, 30),
+        arrow("s", cpu, 1, 100),
+        arrow("f", cuda, 0, 120),
+        event(cuda, 0, "gemm", 120, 50),
+        event(cpu, 1, "aten::add", 140, 10),
+    ]
+    path = trace_of(tmp_path, events)
+    assert stored(path) == {
+        "1": [("aten::mm", OPERATOR, 100_000, 30_000), ("aten::add", OPERATOR, 140_000, 10_000)],
+        "device 0 stream 0": [("gemm", KERNEL, 120_000, 50_000)],
+    }
+    _, store = imported(path, tmp_path)
+    with store:
+        rows = store.events(columns=("name", "outer"))
+        numbers = {store.names[name]: outer for name, outer in zip(*map(list, rows.values()), strict=True)}
+    assert numbers["aten::mm"] == numbers["gemm"] > 0 == numbers["aten::add"]
+
+
+def test_launches_without_any_work_are_told(tmp_path: Path) -> None:
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 5, "dur": 1}
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 9, "dur": 1}
+    told = []
+    for events in ([launch], [launch, kernel]):
+        _, store = imported(trace_of(tmp_path, events), tmp_path)
+        with store:
+            told.append([note.severity for note in store.notes if "none of that work" in note.text])
+    assert told == [["warning"], []]
