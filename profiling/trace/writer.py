@@ -403,10 +403,10 @@ class StoreWriter:
         table = np.frombuffer(self._launches, np.int64).reshape(-1, 5)
         columns = (np.arange(1, len(table) + 1), *table.T)
         keys = ("number", "calling", "call", "lane", "first", "last")
-        told = dict(zip(keys, map(np.ascontiguousarray, columns), strict=True))  # noqa: F841
+        drawn = dict(zip(keys, map(np.ascontiguousarray, columns), strict=True))  # noqa: F841
         self._connection.execute(
             "CREATE TEMP TABLE launched AS SELECT c.at AS caller, w.at AS work, "
-            "min(t.number) OVER (PARTITION BY c.at) AS number FROM told t ASOF JOIN "
+            "min(t.number) OVER (PARTITION BY c.at) AS number FROM drawn t ASOF JOIN "
             "(SELECT rowid AS at, lane, ts FROM raw WHERE list_contains($calls, cat::INTEGER)) c "
             "ON c.lane = t.calling AND c.ts <= t.call ASOF JOIN "
             "(SELECT rowid AS at, lane, ts FROM raw WHERE list_contains($device, cat::INTEGER) AND link = 0) w "

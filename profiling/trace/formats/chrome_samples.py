@@ -107,29 +107,29 @@ class ChromeSamples:
         times = np.array([at for at, _ in rows], np.int64)
         usual = int(np.median(np.diff(times))) if len(times) > 1 else 0
         ends = np.minimum(np.append(times[1:], times[-1] + usual), times + _LONGEST * max(usual, 1)).tolist()
-        known: dict[_Stack, list[str]] = {}
+        by_node: dict[_Stack, list[str]] = {}
         frames = StackFrames(lane, self._writer, self._limits, category=Category.PYTHON)
         for i, (at, stack) in enumerate(rows):
-            frames.stand(at, self._names(stack, known))
+            frames.stand(at, self._names(stack, by_node))
             if i + 1 == len(rows) or ends[i] < rows[i + 1][0]:
                 frames.stand(ends[i], ())
         frames.finish()
         return lane
 
-    def _names(self, stack: _Stack, known: dict[_Stack, list[str]]) -> list[str]:
+    def _names(self, stack: _Stack, by_node: dict[_Stack, list[str]]) -> list[str]:
         """Return the names of a stack from the outside in."""
         if isinstance(stack, list):
             return [str(name) for name in stack[:DEEPEST]]
-        if stack not in known:
+        if stack not in by_node:
             names: list[str] = []
             where, at = stack
             while at is not None and len(names) < DEEPEST and (node := self._nodes.get((where, at))):
                 name, at = node
                 if name not in _ROOTS:
                     names.append(name)
-            known[stack] = names[::-1]
-        self._unnamed += not known[stack]
-        return known[stack]
+            by_node[stack] = names[::-1]
+        self._unnamed += not by_node[stack]
+        return by_node[stack]
 
 
 def _called(frame: Mapping[str, Any]) -> str:

@@ -225,7 +225,7 @@ class _Events:
                     self._instant(event)
                 elif kind == "C":
                     self._count(event)
-                elif kind in "sft":
+                elif kind in "stf":
                     self._arrow(event)
                 elif kind == "B":
                     self._begin(event)
@@ -301,11 +301,11 @@ class _Events:
                 at, pid = self._of_ascend.add(event, start, lasts)
                 self._keys.setdefault(at, (pid, event.get("tid"), _BESIDE))
                 return
-            told = event.get("args") or _NOTHING
-            if "BeginNs" in told:
+            details = event.get("args") or _NOTHING
+            if "BeginNs" in details:
                 self._of_rocprof.add(event)
                 return
-            kind = kind_told_by(told, event["name"]) or OF_AUTOGRAD.get(str(event.get("pid")), "")
+            kind = kind_told_by(details, event["name"]) or OF_AUTOGRAD.get(str(event.get("pid")), "")
         key = (kind, event["name"])
         cached = self._names.get(key)
         if cached is None:
