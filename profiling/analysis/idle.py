@@ -126,7 +126,7 @@ def _by_launch(work: WorkerEvents) -> tuple[Intervals, Intervals]:
     """Return gaps before work whose launching call had returned when they began, and short ones before any other work
     that is linked with its launch.
     """
-    device, calls, busy = work.device, work.host.of(Category.RUNTIME), work.busy
+    device, calls, busy = work.device, work.calls, work.busy
     if len(busy) < 2 or not len(calls):
         return EMPTY, EMPTY
     order = np.argsort(calls.link, kind="stable")
@@ -201,7 +201,7 @@ def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
     host = work.host.of(*_NAMED)
     is_others = (host.cat == Category.SYSTEM) & ~np.isin(host.lane, work.leading.lane)
     nest = Nest(host.take(~is_others))
-    launches = work.host.of(Category.RUNTIME)
+    launches = work.calls
     lanes = np.full(len(moments), work.main_lane, np.int64)
     links = {link: i for i, link in enumerate(launches.link.tolist()) if link}
     for i, end in enumerate(ends.tolist()):

@@ -106,7 +106,7 @@ class DeviceSide:
     @cached_property
     def calls(self) -> Events:
         """Calls of the device's interface, on all threads."""
-        return self.work.host.of(Category.RUNTIME)
+        return self.work.calls
 
     @cached_property
     def operator_nest(self) -> Nest:

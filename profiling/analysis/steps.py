@@ -68,12 +68,14 @@ def launched_work(store: "Store", lanes: Sequence["Lane"]) -> LaunchedWork:
     rows = store.sql(
         "SELECT d.ts AS begun, d.ts + d.dur AS ended, coalesce(c.at, $unknown) AS called FROM ev d LEFT JOIN ("
         "SELECT link, coalesce(min(ts) FILTER (WHERE list_contains($named, name)), min(ts)) AS at FROM ev "
-        "WHERE cat = $calls AND link != 0 AND list_contains($threads, lane) GROUP BY link) c ON c.link = d.link "
+        "WHERE (cat = $calls OR cat = $waits AND list_contains($named, name)) AND link != 0 "
+        "AND list_contains($threads, lane) GROUP BY link) c ON c.link = d.link "
         "WHERE list_contains($streams, d.lane) AND list_contains($device, d.cat) ORDER BY d.ts, d.dur, d.rowid",
         {
             "unknown": UNKNOWN,
             "named": launch_names(store.names),
             "calls": int(Category.RUNTIME),
+            "waits": int(Category.SYNC),  # a copy that waits for its end launches it, too
             "threads": [lane.id for lane in lanes if lane.kind == "thread"],
             "streams": [lane.id for lane in lanes if lane.kind == "stream"],
             "device": [int(one) for one in DEVICE],

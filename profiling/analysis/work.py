@@ -11,6 +11,7 @@ import numpy as np
 from profiling.analysis.frames import NONE, Frames, frames_in
 from profiling.analysis.intervals import EMPTY, Bools, Intervals, Ints, difference, interval, joined, union
 from profiling.trace.category import DEVICE, Category
+from profiling.trace.launches import launch_names
 
 if TYPE_CHECKING:
     from profiling.trace.store import Lane, Store
@@ -94,6 +95,13 @@ class WorkerEvents:
         """What ran on threads."""
         return self.events.on([lane.id for lane in self.lanes.values() if lane.kind == "thread"])
 
+    @cached_property
+    def calls(self) -> Events:
+        """Calls of the device's interface on threads that may launch work, copies that wait for their end too."""
+        host = self.host
+        is_copy = (host.cat == Category.SYNC) & np.isin(host.name, launch_names(self.names))
+        return host.take((host.cat == Category.RUNTIME) | is_copy)
+
     @property
     def has_device(self) -> bool:
         """Return True if work of a device was recorded; else all work is that of the CPU."""
@@ -153,7 +161,7 @@ class WorkerEvents:
         """What ran on threads that launch work of the device, and on the one that leads; on all without a device."""
         if not self.has_device:
             return self.host
-        calls = self.host.of(Category.RUNTIME)
+        calls = self.calls
         launching = calls.lane[np.isin(calls.link, self.device.link) & (calls.link > 0)]
         return self.host.on({*np.unique(launching).tolist(), self.main_lane})
 

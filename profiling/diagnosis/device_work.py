@@ -14,6 +14,7 @@ from profiling.analysis.window import steps
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, Ints, RecordedTrace, Step
 from profiling.trace.category import DEVICE, Category
+from profiling.trace.launches import launch_names
 from profiling.trace.store import Lane
 
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
@@ -80,7 +81,11 @@ class DeviceWork:
         """Begin and length [ns] of the call that launched each row; -1 where it is not recorded."""
         store = self.recorded.store
         threads = [lane.id for lane in store.lanes if lane.kind == "thread" and lane.pid == self.pid]
-        calls = self.recorded.events(lanes=threads, categories=[Category.RUNTIME], columns=("ts", "dur", "link"))
+        calls = self.recorded.events(
+            lanes=threads, categories=[Category.RUNTIME, Category.SYNC], columns=("ts", "dur", "link", "cat", "name")
+        )
+        is_call = (calls["cat"] == Category.RUNTIME) | np.isin(calls["name"], launch_names(store.names))
+        calls = {key: values[is_call] for key, values in calls.items()}
         order = np.argsort(calls["link"], kind="stable")
         links = calls["link"][order]
         at = np.searchsorted(links, self.link)

@@ -349,10 +349,10 @@ class Store:
 
 def _launches(linked: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
     """Return the events without calls that only asked for something, where one of the calls is a launch."""
-    runtime = Category.RUNTIME.name.lower()
-    if not any(one.category == runtime and is_launch(one.name) for one in linked):
+    calls = {category.name.lower() for category in (Category.RUNTIME, Category.SYNC)}
+    if not any(one.category in calls and is_launch(one.name) for one in linked):
         return linked
-    return tuple(one for one in linked if one.category != runtime or is_launch(one.name))
+    return tuple(one for one in linked if one.category not in calls or is_launch(one.name))
 
 
 def _window(begin: int | None, end: int | None) -> tuple[int, int]:

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from profiling.analysis.repetition import common, repeated
-from profiling.analysis.steps import UNKNOWN, LaunchedWork, WorkerSteps, across, host_steps, number_of, steps_by_launch
+from profiling.analysis.steps import (
+    UNKNOWN,
+    LaunchedWork,
+    WorkerSteps,
+    across,
+    host_steps,
+    number_of,
+    steps_by_launch,
+    worker_steps,
+)
 from profiling.analysis.summary import open_trace, summarise
 from profiling.analysis.window import steps as steps_of_store
 from profiling.evidence import RecordedTrace, Step, phase_spans
@@ -71,6 +80,32 @@ def test_a_step_lasts_as_long_as_the_kernel_that_it_launched(tmp_path: Path) -> 
     assert in_ms(part.budget.steps) == [(1, 75, 100), (2, 100, 125)]
     assert part.workers[0].launches is not None
     assert part.workers[0].launches.linked == 2
+
+
+def test_a_copy_that_waits_for_its_end_is_what_its_step_launched(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "store", source="test") as writer:
+        thread = writer.lane("thread", process="python", pid=1, tid=1)
+        stream = writer.lane("stream", process="python", pid=1, device=0, stream=7)
+        calls = [
+            ("hipMemcpyWithStream", 10, 5, 1),
+            ("hipStreamSynchronize", 20, 2, 2),
+            ("hipMemcpyWithStream", 50, 5, 3),
+        ]
+        for k in range(2):
+            writer.add(thread, AT + 40 * k * MS, 40 * MS, writer.name(f"ProfilerStep#{k}"), Category.STEP)
+        for name, at, lasts, link in calls:
+            writer.add(thread, AT + at * MS, lasts * MS, writer.name(name), Category.SYNC, link=link)
+        for name, at, link in (("copy", 11, 1), ("gemm", 30, 2), ("copy", 51, 3)):  # the second one's launch is missing
+            kind = Category.COPY if name == "copy" else Category.KERNEL
+            writer.add(stream, AT + at * MS, 4 * MS, writer.name(name), kind, link=link)
+        writer.finish()
+    with Store(tmp_path / "store") as store:
+        found = worker_steps(store, store.lanes)
+        summary = summarise([RecordedTrace(store=store)], phase_spans(()))
+    assert in_ms(found.steps) == [(0, 0, 40), (1, 40, 80)]
+    assert (found.before, found.before_ns) == (1, 4 * MS)
+    # before either copy the device waits for its call
+    assert summary.workers[0].idle["synchronisation"] == 4 * MS
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 3])
