@@ -6,8 +6,9 @@
     Communication       collectives of a group, and on planes what each is made of ("HCCL" in older traces)
     Overlap Analysis    what was derived from these
 
-They have no category, and are named before their events. Source: msprof-analyze, compare_backend/profiling_parser, and
-trace_event_bean.py; read are real traces without collectives.
+Iterations stand among the tasks, of kinds of their own (`Iteration Time`). The others have none, and are named before
+their events. Source: msprof-analyze, compare_backend/profiling_parser, and trace_event_bean.py; read are real traces,
+one of them with collectives.
 """
 
 import re
@@ -27,6 +28,8 @@ _PROCESSES: Mapping[str, Literal["hardware", "calls", "collectives", "derived"]]
     "HCCL": "collectives",
     "Overlap Analysis": "derived",
 }
+_COPY = re.compile(r"memcpy|reduce_async", re.I)
+"""A copy, or one that adds to what is there, of which collectives are made: no core computes."""
 _DEVICE = re.compile(r"NPU ?(\d{1,5})")
 _NO_CONNECTION = (1 << 32) - 1
 _MOST = 10_000
@@ -70,8 +73,7 @@ class AscendEvents:
         process = self._processes[pid]
         kind = _PROCESSES[process]
         if kind == "hardware":
-            is_copy = "memcpy" in name.lower()
-            category = Category.SYNC if waits_on_device(name) else Category.COPY if is_copy else of_kernel(name)
+            category = Category.SYNC if waits_on_device(name) else Category.COPY if is_copy(name) else of_kernel(name)
             lane = self._device_lane(pid, args.get("Stream Id", tid), is_wait=category is Category.SYNC)
         elif kind == "calls":
             category = Category.SYNC if "Synchronize" in name else Category.RUNTIME
@@ -94,6 +96,10 @@ class AscendEvents:
             info=self._writer.info(orjson.dumps(shown).decode()) if shown else 0,
         )
         return lane, pid
+
+    def device(self, pid: Any) -> int:
+        """Return the number of the device of a process, -1 for one that is none of Ascend's."""
+        return self._device(pid) if pid in self._processes else -1
 
     def begin_arrow(self, event: Mapping[str, Any], at: int) -> None:
         """Take in that an arrow to a task begins at a time [Unix ns]."""
@@ -143,6 +149,11 @@ class AscendEvents:
 
     def _is_hardware(self, pid: Any) -> bool:
         return self._processes.get(pid) == "Ascend Hardware"
+
+
+def is_copy(name: str) -> bool:
+    """Return True for a task of a device that moves memory, by its name."""
+    return _COPY.search(name) is not None
 
 
 def _connection(value: object) -> int:

@@ -42,7 +42,7 @@ class JsonList:
         self.problem = ""
         self._file = file
         self._text = b""
-        self._is_over = False
+        self._is_over = self._is_bare = False
         self._long: re.Pattern[bytes] | None = None
         self._decoder = _DECODER
         self._find(key)
@@ -92,7 +92,7 @@ class JsonList:
             self._text += more
             text = self._text.removeprefix(b"\xef\xbb\xbf").lstrip()
             if text.startswith(b"["):
-                self._text = text[1:]
+                self._text, self._is_bare = text[1:], True
                 return
             for match in itertools.islice(pattern.finditer(text, looked_at), _MOST_HEADS - heads):
                 looked_at, heads = match.end(), heads + 1
@@ -181,11 +181,24 @@ class JsonList:
         except RecursionError as error:
             raise Unreadable("The file nests deeper than any trace does.") from error
         except json.JSONDecodeError as error:
+            if (values := self._unclosed()) is not None:
+                yield values
+                return
             yield self._recover(piece[1 : error.pos if error.pos < len(piece) else None])
             self.problem = f"{self._file.problem} {self._cut_off()}".strip()
             return
         yield values
         self._end(piece[end:].encode())
+
+    def _unclosed(self) -> list[Any] | None:
+        """Return what is left where a list without anything around it ends with a whole object: tools that write while
+        they record (Horovod, for one) never close it, and the format allows that.
+        """
+        if not self._is_bare or self.problem:
+            return None
+        text = self._text.rstrip(b" \t\r\n\0,")
+        values = _value(b"[%b]" % text, self._decoder) if not text or text.endswith(b"}") else None
+        return values if isinstance(values, list) else None
 
     def _end(self, text: bytes) -> None:
         """Read what comes after the list; text that is no JSON is let be, the list is whole."""

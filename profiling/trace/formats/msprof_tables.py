@@ -14,7 +14,7 @@ from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
 _RANK = re.compile(r"_(\d+)\.db$")
-_COPY = re.compile(r"memcpy|MEMCPY", re.I)
+_COPY = re.compile(r"memcpy|reduce_async", re.I)
 _OWN = {"TASK", "STRING_IDS", "CANN_API", "PYTORCH_API", "MSTX_EVENTS", "COMMUNICATION_OP"}
 
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 
 from profiling.trace.category import Category, of_kernel, of_range, waits_on_device
+from profiling.trace.formats.ascend_json import is_copy
 from profiling.trace.frames import FRAMES
 
 _WAIT = re.compile(r"Synchronize|MemcpyWithStream", re.I)
 _CALL = re.compile(r"(?:cuda|cu|hip)[A-Z]\w+")
 """A call of a device's interface, in traces that give no kind."""
 
-ON_CPU, ON_STREAM, RANGES, WAITS = "thread", "stream", "ranges", "waits"
+ON_CPU, ON_STREAM, RANGES, WAITS, ITERATIONS = "thread", "stream", "ranges", "waits", "iterations"
 THREADS = frozenset({ON_CPU, FRAMES})
 _ASCEND = "task of Ascend"
 """How we call the kind of events to which torch_npu gives none: they have a task type."""
@@ -44,6 +45,10 @@ _KINDS = {
     "profiler_overhead": (ON_CPU, Category.OVERHEAD),
     "cuda_event": (WAITS, Category.OTHER),
     "cuda_profiler_range": (RANGES, Category.RANGE),
+    # iterations of Ascend's devices, as MindSpore's profiler and msprof call them
+    "Iteration Time": (ITERATIONS, Category.STEP),
+    "FP_BP Time": (ITERATIONS, Category.RANGE),
+    "Iteration Refresh": (ITERATIONS, Category.RANGE),
     # tools for Python alone: VizTracer, py-spy
     "FEE": (FRAMES, Category.PYTHON),
     "fee": (FRAMES, Category.PYTHON),
@@ -94,8 +99,7 @@ def place_and_category(kind: str, name: str) -> tuple[str, Category]:
     """Return where events of a kind and name belong, and what they are."""
     place, category = _KINDS.get(kind) or _of_accelerator(kind)
     if category is Category.KERNEL:
-        is_copy = kind == _ASCEND and "memcpy" in name.lower()
-        category = Category.COPY if is_copy else of_kernel(name)
+        category = Category.COPY if kind == _ASCEND and is_copy(name) else of_kernel(name)
         if kind not in _OF_GPUS and waits_on_device(name):
             place, category = WAITS, Category.SYNC
     elif category is Category.RANGE and place == ON_CPU:

@@ -23,6 +23,7 @@ from profiling.trace.formats.drawn_launches import DrawnLaunches, is_drawn
 from profiling.trace.formats.json_list import JsonList, thousandfold
 from profiling.trace.formats.rocprof_chrome import RocprofEvents
 from profiling.trace.formats.torch_kinds import (
+    ITERATIONS,
     OF_AUTOGRAD,
     ON_CPU,
     ON_STREAM,
@@ -491,6 +492,8 @@ class _Events:
         if lane is None:
             device = args.get("device", args.get("Device Id", key[0]))
             stream = args.get("stream", args.get("Stream Id", key[1]))
+            if place == ITERATIONS:
+                device, stream = self._of_ascend.device(key[0]), -1
             if key[0] in OF_AUTOGRAD:  # whose threads are devices
                 device, stream = key[1], 0
             lane = self._writer.lane(

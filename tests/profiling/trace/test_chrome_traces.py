@@ -117,3 +117,15 @@ def test_launches_without_any_work_are_told(tmp_path: Path) -> None:
         with store:
             told.append([note.severity for note in store.notes if "none of that work" in note.text])
     assert told == [["warning"], []]
+
+
+def test_a_list_that_is_never_closed_is_whole_and_one_that_breaks_off_is_not(tmp_path: Path) -> None:
+    event = '{"ph": "X", "name": "ALLREDUCE", "pid": 1, "ts": 5, "dur": 2},\n'
+    told = []
+    for i, text in enumerate((f"[\n{event}{event.replace('5', '9')}", f"[\n{event}{event[:-9]}", f"[{event[:-2]}")):
+        path = tmp_path / f"{i}.json"
+        path.write_text(text)
+        facts, store = imported(path, tmp_path)
+        with store:
+            told.append((facts.events, ["cut off" in note.text for note in store.notes]))
+    assert told == [(2, []), (1, [True]), (1, [])]

@@ -128,6 +128,37 @@ def test_arrows_lead_from_calls_and_operators_to_tasks_of_ascend(tmp_path: Path,
     }  # fmt: skip
 
 
+def test_tasks_that_collectives_are_made_of_do_not_compute_and_iterations_are_steps(tmp_path: Path) -> None:
+    named = {"ph": "M", "name": "process_name", "pid": 3, "tid": 0, "args": {"name": "Ascend Hardware"}}
+    label = {"ph": "M", "name": "process_labels", "pid": 3, "tid": 0, "args": {"labels": "NPU 5"}}
+
+    def task(name: str, kind: str, lasts: float) -> dict[str, Any]:
+        args = {"Task Type": kind, "Stream Id": 13}
+        return {"ph": "X", "name": name, "pid": 3, "tid": 13, "ts": T, "dur": lasts, "args": args}
+
+    iteration = {"ph": "X", "name": "Iteration 4", "cat": "Iteration Time", "pid": 3, "tid": 99, "ts": T, "dur": 80}
+    events = [
+        named,
+        label,
+        task("Default/MatMul-op3", "AI_CORE", 40),
+        task("REDUCE_ASYNC_V2", "REDUCE_ASYNC_V2", 6),
+        task("MEMCPY_ASYNC", "MEMCPY_ASYNC", 7),
+        task("NOTIFY_RECORD", "NOTIFY_RECORD", 1),
+        task("EVENT_RESET", "EVENT_RESET", 1),
+        iteration,
+    ]
+    path = tmp_path / "msprof.json"
+    path.write_text(json.dumps(events))
+    lanes = told(path, tmp_path)
+    assert sorted(lanes["device 5 stream 13"]) == [
+        ("Default/MatMul-op3", Category.KERNEL, 40),
+        ("MEMCPY_ASYNC", Category.COPY, 7),
+        ("REDUCE_ASYNC_V2", Category.COPY, 6),
+    ]
+    assert len(lanes["device 5 stream 13 waits"]) == 2
+    assert lanes["device 5 stream -1 iterations"] == [("Iteration 4", Category.STEP, 80)]
+
+
 def test_a_wait_among_the_tasks_of_another_accelerator_is_no_work(tmp_path: Path) -> None:
     events = [
         {"ph": "X", "cat": "mtia_ccp_events", "name": name, "pid": 9, "tid": 4, "ts": T + at, "dur": lasts}
