@@ -9,6 +9,7 @@ import numpy as np
 from profiling.analysis.budget import WorkerBudget, budget
 from profiling.analysis.summary import MOST_EVENTS, open_works
 from profiling.analysis.work import WorkerEvents
+from profiling.diagnosis.device_work import DeviceWork
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, RecordedTrace, Step, phase_spans
 
@@ -79,6 +80,16 @@ def budgets(evidence: Evidence) -> tuple[FileBudget, ...]:
     if file_budgets is None:
         file_budgets = _READ[evidence] = _budgets(evidence)
     return file_budgets
+
+
+def share_of_device(evidence: Evidence, work: DeviceWork, *kinds: str) -> float | None:
+    """Return the share of some kinds of time in the steps of a device, None without its budget."""
+    for one in budgets(evidence):
+        owners = {(lane.pid, lane.device) for lane in one.work.lanes.values() if lane.kind == "stream"}
+        if one.recorded is work.recorded and (work.pid, work.device) in owners:
+            whole = sum(one.by_kind.values())
+            return sum(one.by_kind.get(kind, 0) for kind in kinds) / whole if whole else None
+    return None
 
 
 def _budgets(evidence: Evidence) -> tuple[FileBudget, ...]:

@@ -17,6 +17,8 @@ from profiling.trace.category import DEVICE, Category
 from profiling.trace.launches import launch_names
 from profiling.trace.store import Lane
 
+FEWEST_LAUNCHES = 3
+"""Recorded launches of a device; fewer say nothing of how the CPU keeps up."""
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
 
 

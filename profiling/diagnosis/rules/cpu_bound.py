@@ -4,39 +4,28 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from profiling.diagnosis.budgets import budgets
-from profiling.diagnosis.device_work import DeviceWork, devices
+from profiling.diagnosis.budgets import share_of_device
+from profiling.diagnosis.device_work import FEWEST_LAUNCHES, devices
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule, amount
 from profiling.evidence import Evidence
 
 _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 _LATE = ("launch", "python", "unattributed")
+"""A CPU that waits for the device, for data or for others is not late, nor is it where the next kernel was launched
+already. Where nothing says what it did it was late all the same: calls that launch were recorded.
+"""
 
 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         begin, length, start, _together = work.launched
-        late = _late_share(evidence, work)
-        if not len(begin) or late is None:
+        late = share_of_device(evidence, work, *_LATE)
+        if len(begin) < FEWEST_LAUNCHES or late is None:
             continue
         delay = float(np.median(start - (begin + length)))
         is_firing = delay < _AT_ONCE and late > PLUGIN.watch
         yield work.observation(late, is_firing=is_firing, delay=amount(max(0.0, delay) / 1e9, "seconds"))
-
-
-def _late_share(evidence: Evidence, work: DeviceWork) -> float | None:
-    """Return the share of its steps in which a device is idle because the CPU is late, None without its budget.
-
-    A CPU that waits for the device, for data or for others is not late, nor is it where the next kernel was launched
-    already. Where nothing says what it did it was late all the same: calls that launch were recorded.
-    """
-    for one in budgets(evidence):
-        owners = {(lane.pid, lane.device) for lane in one.work.lanes.values() if lane.kind == "stream"}
-        if one.recorded is work.recorded and (work.pid, work.device) in owners:
-            whole = sum(one.by_kind.values())
-            return sum(one.by_kind.get(kind, 0) for kind in _LATE) / whole if whole else None
-    return None
 
 
 PLUGIN = Rule(

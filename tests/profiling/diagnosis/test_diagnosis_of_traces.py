@@ -60,8 +60,9 @@ CASES: dict[str, Case] = {
     "launch_bound": Case(
         fires=(
             Trace(
-                device=kernels(100, length=0.005, every=10),
-                launches=[(i * 10 - 0.02, 0.010) for i in range(100)],
+                device=kernels(100, length=0.005, every=0.05),
+                launches=[(i * 0.05 - 0.02, 0.010) for i in range(100)],
+                window=5,
             ),
         ),
         value=1.0,
@@ -263,6 +264,18 @@ def test_copies_from_unpinned_memory_fire_from_one_per_cent_on(make: Make) -> No
 def test_a_wait_that_costs_nothing_is_no_hidden_one(case: str, trace: Trace, make: Make) -> None:
     found = finding_of("hidden_sync", rules()["hidden_sync"], make(trace))
     assert (found.state, found.observation and found.observation.value) == ("clear", 0.0), case
+
+
+def test_short_kernels_are_no_fault_where_something_else_keeps_the_device_idle(make: Make) -> None:
+    def trace(count: int, *ranges: Event) -> Trace:
+        launches = [(i * 0.05 - 0.02, 0.010) for i in range(count)]
+        return Trace(device=kernels(count, length=0.005, every=0.05), launches=launches, host=(step, *ranges), window=100)
+
+    step = (0.0, 100.0, "ProfilerStep#1", Category.STEP)
+    loader = (5.0, 95.0, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Category.RANGE)
+    # 100 launches within 5 of 100 ms, in which the loader keeps the device idle; and too few of them to say anything
+    assert states("launch_bound", make(trace(100, loader)), make(trace(2))) == ["clear", "not_enough_data"]
+    assert states("cpu_bound", make(trace(100, loader)), make(trace(2))) == ["clear", "not_enough_data"]
 
 
 def test_a_wait_costs_no_more_than_it_lasts_and_nothing_where_work_is_queued(make: Make) -> None:

@@ -199,4 +199,5 @@ def test_a_database_of_msprof_feeds_the_rules_of_devices(tmp_path: Path, says: b
 
 def test_a_busy_device_of_ascend_is_clear(tmp_path: Path) -> None:
     path = of_ascend(tmp_path / "ascend_pytorch_profiler_0.db", [(0.02, 100, 5, 1)], [(10, 60)], says=True)
-    assert states(path, "device_idle", "communication_exposed", "no_overlap", "cpu_bound") == ["clear"] * 4
+    assert states(path, "device_idle", "communication_exposed", "no_overlap") == ["clear"] * 3
+    assert states(path, "cpu_bound") == ["not_enough_data"]  # of a single launch
