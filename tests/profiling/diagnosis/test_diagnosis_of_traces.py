@@ -269,7 +269,9 @@ def test_a_wait_that_costs_nothing_is_no_hidden_one(case: str, trace: Trace, mak
 def test_short_kernels_are_no_fault_where_something_else_keeps_the_device_idle(make: Make) -> None:
     def trace(count: int, *ranges: Event) -> Trace:
         launches = [(i * 0.05 - 0.02, 0.010) for i in range(count)]
-        return Trace(device=kernels(count, length=0.005, every=0.05), launches=launches, host=(step, *ranges), window=100)
+        return Trace(
+            device=kernels(count, length=0.005, every=0.05), launches=launches, host=(step, *ranges), window=100
+        )
 
     step = (0.0, 100.0, "ProfilerStep#1", Category.STEP)
     loader = (5.0, 95.0, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Category.RANGE)
