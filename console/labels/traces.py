@@ -50,7 +50,8 @@ DEFINITIONS: Mapping[str, Promise] = {
     ),
     "unattributed": gettext_lazy("Idle, and nothing that was recorded tells why."),
     "not_recorded": gettext_lazy(
-        "No trace covers this time, or it holds only ranges: only the phase is known. Record operators too."
+        "No trace covers this time, or it holds only ranges, or launches without the device's work: only the phase is "
+        "known. Record operators, and the device."
     ),
 }
 WITHOUT_STACKS = gettext_lazy(

@@ -111,10 +111,15 @@ class WorkerEvents:
     def tells_work(self) -> bool:
         """Return True if it says when the worker computed or communicated: kernels, operators or collectives.
 
-        A recording with nsys on CPU holds ranges alone: the worker is in a phase, and what it does in it is
-        not known.
+        A recording with nsys on CPU holds ranges alone: the worker is in a phase, and what it does in it is not known.
+        One that holds launches, but nothing of the device, does not know either what operators did.
         """
-        return self.has_device or len(self.operators) > 0 or len(self.collectives) > 0
+        return self.has_device or (not self._launches_unseen and (len(self.operators) > 0 or len(self.collectives) > 0))
+
+    @cached_property
+    def _launches_unseen(self) -> bool:
+        launches = [i for i, name in enumerate(self.names) if _LAUNCHES.search(name)]
+        return bool(np.isin(self.host.of(Category.RUNTIME).name, launches).any())
 
     @cached_property
     def collectives(self) -> Events:
@@ -188,6 +193,7 @@ class WorkerEvents:
         return self.names[number]
 
 
+_LAUNCHES = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch|ModuleLaunch")
 _NUMBERED = re.compile(r", (?:op_id|seq) = \d+(?:, (?:op_id|seq|sizes|input_op_ids) = .*)?$")
 _OF_COLLECTIVES = ("c10d::", "record_param_comms", "gloo:", "mpi:")
 

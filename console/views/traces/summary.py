@@ -232,6 +232,8 @@ def _figures(summary: TraceSummary, worker: WorkerSummary, budget: WorkerBudget 
         figures += host_figure(worker)
     busy = worker.busy / worker.recorded if worker.recorded and worker.has_work else None
     what = _("operators, no device") if worker.has_work else _("no operators: record with the torch profiler")
+    if worker.operators and not worker.has_work:
+        what = _("launches without the device's work: record it, too")
     what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else what
     figures.append(
         {

@@ -71,6 +71,12 @@ def test_without_a_device_operators_are_the_compute_and_collectives_what_no_othe
     assert worker.by_kind() == {"compute": 40, "communication": 20, "program": 20, "unattributed": 20}
 
 
+def test_launches_without_the_device_s_work_do_not_tell_what_operators_did() -> None:
+    rows = [("main", "operator", "aten::mm", 0, 30), ("main", "runtime", "cudaLaunchKernel", 5, 8)]
+    (worker,) = budget({("policy", 0): work(rows)}, NONE, STEP).workers
+    assert (worker.is_recorded, worker.by_kind()) == (False, {"not_recorded": 100})
+
+
 def test_a_worker_waits_while_only_others_have_a_phase() -> None:
     spans = _spans(
         ("driver", 0, "rollout", 0, 40),
