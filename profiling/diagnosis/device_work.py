@@ -148,7 +148,7 @@ def devices(evidence: Evidence) -> tuple[DeviceWork, ...]:
 def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
     store = recorded.store
     streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
-    begin, end = _window(recorded)
+    begin, end = looked_at(recorded)
     for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):
         own_streams = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
         events = recorded.events(lanes=[lane.id for lane in own_streams], categories=sorted(DEVICE), columns=_COLUMNS)
@@ -183,7 +183,7 @@ def _end_of_work(work: DeviceWork) -> int:
     return max(work.end, min(int(ends.max(initial=0)), work.recorded.end))
 
 
-def _window(recorded: RecordedTrace) -> tuple[int, int]:
+def looked_at(recorded: RecordedTrace) -> tuple[int, int]:
     """Return from when to when work is looked at, in Unix ns: the steps, else all that was recorded.
 
     Before the first step and after the last one a recording is switched on and written.

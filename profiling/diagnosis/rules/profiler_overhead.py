@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from profiling.analysis.idle import OF_PROGRAM
-from profiling.analysis.intervals import total, union
+from profiling.analysis.intervals import clipped, total, union
+from profiling.diagnosis.device_work import looked_at
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence
@@ -19,11 +20,12 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
         events = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur", "name"))
         program = [i for i, name in enumerate(recorded.store.names) if OF_PROGRAM.search(name)]
         keep = ~np.isin(events["name"], program)
-        own = union(events["ts"][keep], (events["ts"] + events["dur"])[keep])
+        begin, end = looked_at(recorded)
+        own = clipped(union(events["ts"][keep], (events["ts"] + events["dur"])[keep]), begin, end)
         yield Observation(
-            value=total(own) / recorded.window,
-            begin=recorded.begin,
-            end=recorded.end,
+            value=total(own) / max(1, end - begin),
+            begin=begin,
+            end=end,
             words={"milliseconds": f"{total(own) / 1e6:.1f}"},
             role=recorded.role,
             rank=recorded.rank,
@@ -33,8 +35,8 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="Profiler's own work",
     question="helped",
-    definition="Time that the profiler says it took itself, divided by the recorded time, of the file with most; what "
-    "the driver takes (a full queue of launches, loading of code) is none.",
+    definition="Time that the profiler says it took itself, divided by the recorded time, of the file with most, over "
+    "the steps where there are any; what the driver takes (a full queue of launches, loading of code) is none.",
     unit="share",
     watch=0.05,
     bad=0.20,

@@ -200,7 +200,7 @@ class Program:
             "srcKind, dstKind)": rows["gpu_memcpy"],
             "NVTX_EVENTS(start, end, globalTid, eventType, text)": rows["ranges"],
             "PROFILER_OVERHEAD(start, end, globalTid, overheadType)": [
-                (0, int(last * overhead), tid, 3),
+                (int(last * 0.4), int(last * (0.4 + overhead)), tid, 3),  # within the steps
                 (0, int(last * 0.5), tid, 8),  # launches that wait for room in the queue are no overhead
             ],
         }

@@ -183,7 +183,7 @@ CASES: dict[str, Case] = {
         clear=(Trace(host=[(0, 900, "execute_context_0(0)_generation_16(16)", Category.BATCH)]),),
     ),
     "profiler_overhead": Case(
-        fires=(Trace(device=BUSY, host=[(0, 100, "CUPTI buffer flush", Category.OVERHEAD)]),),
+        fires=(Trace(device=[(0, 1000, "add", KERNEL)], host=[(0, 100, "CUPTI buffer flush", Category.OVERHEAD)]),),
         value=0.1,
         clear=(Trace(device=BUSY),),
         missing=(),
@@ -278,6 +278,15 @@ def test_short_kernels_are_no_fault_where_something_else_keeps_the_device_idle(m
     # 100 launches within 5 of 100 ms, in which the loader keeps the device idle; and too few of them to say anything
     assert states("launch_bound", make(trace(100, loader)), make(trace(2))) == ["clear", "not_enough_data"]
     assert states("cpu_bound", make(trace(100, loader)), make(trace(2))) == ["clear", "not_enough_data"]
+
+
+def test_the_profiler_s_work_before_the_steps_does_not_stretch_them(make: Make) -> None:
+    steps = [(500.0 + 100 * i, 100.0, f"ProfilerStep#{i}", Category.STEP) for i in range(5)]
+    before = (0.0, 400.0, "CUPTI initialization", Category.OVERHEAD)
+    within = (600.0, 50.0, "Buffer flush", Category.OVERHEAD)
+    found = finding_of("profiler_overhead", rules()["profiler_overhead"], make(Trace(host=[*steps, before, within])))
+    assert found.observation is not None
+    assert round(found.observation.value, 6) == 0.1  # 50 of the 500 ms of steps
 
 
 def test_a_wait_costs_no_more_than_it_lasts_and_nothing_where_work_is_queued(make: Make) -> None:

@@ -110,6 +110,7 @@ def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
         (b"tr\xfdP\x01\x02", "Tracy"),
         (b"FLR\x00\x00\x02", "Flight Recorder"),
         (b"go 1.22 trace\x00\x00\x00", "execution trace of Go"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:b87f94d8\nsize 593444864\n", "a pointer of Git LFS"),
         (b"HloModule jit_step, is_scheduled=true\n", "a program of XLA"),
         (b'{"model": "x", "rows": [1]}', 'it looks like JSON with "model", "rows"'),
         (b"SQLite format 3\0" + bytes(200), "damaged database|an SQLite database"),
