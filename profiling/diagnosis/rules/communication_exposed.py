@@ -13,7 +13,7 @@ from profiling.trace.category import Category
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         talk = work.of(Category.COMMUNICATION)
-        if not total(talk):
+        if not total(talk) or not work.kernels.any():  # of collectives alone it is not known what hid them
             continue
         exposed = total(difference(talk, work.of(Category.KERNEL))) / work.window
         yield work.observation(exposed, all=f"{100 * total(talk) / work.window:.1f} %")

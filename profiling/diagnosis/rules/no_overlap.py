@@ -15,7 +15,7 @@ _EXPOSED = 0.10
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         talk, compute = work.of(Category.COMMUNICATION), work.of(Category.KERNEL)
-        if not total(talk):
+        if not total(talk) or not work.kernels.any():  # of collectives alone it is not known what hid them
             continue
         exposed = total(difference(talk, compute))
         overlap = 1 - exposed / total(talk)

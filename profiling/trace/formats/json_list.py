@@ -22,8 +22,14 @@ _LONGEST = 32 << 20
 _TRIES = 50
 _MOST_HEADS = 20
 """Places at which the list may seem to begin: in a text, or deeper in the file."""
+_BARE = re.compile(rb"(:\s*)(0x[0-9a-fA-F]{1,16}|\(nil\)|nccl[A-Za-z0-9_]{1,40})(?=\s*[,}])")
+"""Addresses and names that stand without quotes, as NCCL's example of a profiler writes them."""
 _DECODER = json.JSONDecoder(strict=False)
 _NOT_WHOLE = "The file is cut off or damaged; what comes after that is missing"
+
+
+class _BareWords(Exception):
+    """A piece holds words without quotes."""
 
 
 def thousandfold(key: str) -> str:
@@ -42,7 +48,7 @@ class JsonList:
         self.problem = ""
         self._file = file
         self._text = b""
-        self._is_over = self._is_bare = False
+        self._is_over = self._is_bare = self._quotes = False
         self._long: re.Pattern[bytes] | None = None
         self._decoder = _DECODER
         self._find(key)
@@ -70,7 +76,13 @@ class JsonList:
             if not more:
                 yield from self._last()
                 return
-            values = self._cut()
+            if self._quotes:
+                self._text = _quoted(self._text)
+            try:
+                values = self._cut()
+            except _BareWords:
+                self._text, self._quotes = _quoted(self._text), True
+                values = self._cut()
             if values is None:
                 if size < _LONGEST:
                     size *= 2
@@ -126,6 +138,8 @@ class JsonList:
         except orjson.JSONDecodeError as error:
             if error.pos >= len(parsed):
                 return None
+            if not self._quotes and _BARE.search(text):
+                raise _BareWords from error
         else:
             self._text = self._text[rest:]
             return values
@@ -175,6 +189,7 @@ class JsonList:
     def _last(self) -> Iterator[list[Any]]:
         """Yield what is left at the end of the file."""
         self.problem = self._file.problem
+        self._text = _quoted(self._text)
         piece = "[" + self._text.decode(errors="replace")
         try:
             values, end = self._decoder.raw_decode(piece)
@@ -211,6 +226,11 @@ class JsonList:
             self.tail = tail
         elif self._file.problem:
             self.problem = self._file.problem
+
+
+def _quoted(text: bytes) -> bytes:
+    """Return a text whose bare words have quotes."""
+    return _BARE.sub(rb'\1"\2"', text)
 
 
 def _boundary(text: bytes, before: int) -> tuple[int, int]:

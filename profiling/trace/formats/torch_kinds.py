@@ -53,6 +53,9 @@ _KINDS = {
     "FEE": (FRAMES, Category.PYTHON),
     "fee": (FRAMES, Category.PYTHON),
     "py-spy": (FRAMES, Category.PYTHON),
+    # NCCL's example of a profiler
+    "COLL": (ON_CPU, Category.COMMUNICATION),
+    "P2P": (ON_CPU, Category.COMMUNICATION),
     # other accelerators, as kineto and their plugins call them
     "mtia_ccp_events": (ON_STREAM, Category.KERNEL),
     "mtia_insight": (RANGES, Category.OTHER),

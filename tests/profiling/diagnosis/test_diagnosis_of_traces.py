@@ -280,6 +280,12 @@ def test_short_kernels_are_no_fault_where_something_else_keeps_the_device_idle(m
     assert states("cpu_bound", make(trace(100, loader)), make(trace(2))) == ["clear", "not_enough_data"]
 
 
+def test_of_collectives_alone_nothing_is_said_of_what_hides_them(make: Make) -> None:
+    alone = make(Trace(device=[(0, 300, "ncclDevKernel_AllReduce", TALK)]))
+    for key in ("communication_exposed", "no_overlap"):
+        assert states(key, alone) == ["not_enough_data"]
+
+
 def test_the_profiler_s_work_before_the_steps_does_not_stretch_them(make: Make) -> None:
     steps = [(500.0 + 100 * i, 100.0, f"ProfilerStep#{i}", Category.STEP) for i in range(5)]
     before = (0.0, 400.0, "CUPTI initialization", Category.OVERHEAD)

@@ -129,3 +129,22 @@ def test_a_list_that_is_never_closed_is_whole_and_one_that_breaks_off_is_not(tmp
         with store:
             told.append((facts.events, ["cut off" in note.text for note in store.notes]))
     assert told == [(2, []), (1, [True]), (1, [])]
+
+
+def test_nccl_s_example_of_a_profiler_writes_words_without_quotes(tmp_path: Path) -> None:
+    def lines(count: int) -> str:
+        text = "[\n"
+        for i in range(count):
+            told = f'"cat": "COLL", "id": {i}, "pid": 1, "tid": 1'
+            more = '"args": {"datatype": ncclFloat32, "Stream": 0x262ca50, "Buffer": (nil)}'
+            text += f'{{"name": "AllReduce", {told}, "ph": "b", "ts": {i * 10}.000000, {more}}},\n'
+            text += f'{{"name": "AllReduce", {told}, "ph": "e", "ts": {i * 10 + 4}.500000}},\n'
+        return text + "{}]\n"
+
+    path = tmp_path / "nccl.json"
+    for count in (2, 20_000):  # the second has several pieces
+        path.write_text(lines(count))
+        (rows,) = stored(path).values()
+        assert len(rows) == count
+        assert rows[1] == ("AllReduce", Category.COMMUNICATION, 10_000, 4500)
+    assert rows[-1][2] == (count - 1) * 10_000

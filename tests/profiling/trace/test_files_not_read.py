@@ -111,6 +111,7 @@ def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
         (b"FLR\x00\x00\x02", "Flight Recorder"),
         (b"go 1.22 trace\x00\x00\x00", "execution trace of Go"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:b87f94d8\nsize 593444864\n", "a pointer of Git LFS"),
+        (b"step_num,start_point,end_point,total,fp_point,bp_point\n1,2,3,1,2,3\n", "MindSpore's profiler"),
         (b"HloModule jit_step, is_scheduled=true\n", "a program of XLA"),
         (b'{"model": "x", "rows": [1]}', 'it looks like JSON with "model", "rows"'),
         (b"SQLite format 3\0" + bytes(200), "damaged database|an SQLite database"),
