@@ -89,7 +89,7 @@ def test_the_policy_side_of_the_built_in_trainer_is_planned_within_a_tenth() -> 
     assert None not in errors.values()
 
 
-_NOT_EXPLAINED = {"OI04", "WI04", "LY08", "IX03"}
+_NOT_EXPLAINED = {"OI04", "WI04", "LY08", "IX03", "NM03"}
 """Ran out of memory for a reason that nobody found (docs/develop/planner-cases.md): of OI04 the phase is not known, of
 LY08 the error's text."""
 
