@@ -140,9 +140,7 @@ class Training:
     unknown; `has_varied_lengths`: micro-batches are of many sizes, which leaves gaps. `adapter_bytes`, 0: as
     `weight_bytes` (PEFT makes adapters float32 beside a base of 16 bits). `keeps_frozen_inputs`: what goes into frozen
     matrices and norms is kept as if they were trained (bitsandbytes before 0.44). `has_joined_projections`: queries,
-    keys and values are views of one tensor, which stays whole. `selective`: what checkpointing of single operations
-    keeps, every second product of matrices and attention's output, or "attention" alone, where products in fp8 are
-    operations that it does not name (torchtitan with torchao of 2025).
+    keys and values are views of one tensor, which stays whole.
     """
 
     model: ModelShape
@@ -196,7 +194,6 @@ class Training:
     adapter_bytes: float = 0.0
     keeps_frozen_inputs: bool = False
     has_joined_projections: bool = False
-    selective: Literal["products", "attention"] = "products"
     allocator: Allocator = ""
     has_varied_lengths: bool = False
     offload: Offload = field(default_factory=Offload)

@@ -123,8 +123,7 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
 
     Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
     attention's output are kept, all else is computed again: of a gated layer q, kv, f, h; attention's output q; the
-    input h. Where it keeps attention's output alone, that and the input. Megatron's recomputes attention's core, of
-    which flash attention keeps nothing.
+    input h. Megatron's recomputes attention's core, of which flash attention keeps nothing.
     """
     whole = saved_elements(layer, training)
     if training.checkpointing == "none":
@@ -134,8 +133,6 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
         return LayerActivations(hidden=stream * model.hidden, inner=0.0, routed=0.0)
     if training.kernels == "megatron":
         return whole
-    if training.selective == "attention":
-        return LayerActivations(hidden=float(model.hidden), inner=min(float(model.query), whole.inner), routed=0.0)
     inner, routed = 2.0 * model.query + model.kv, 0.0
     if layer.is_moe:
         inner += model.shared_width

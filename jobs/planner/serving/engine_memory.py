@@ -74,10 +74,10 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
         cache = sglang_cache(engine, engine.kv_cache_bytes or spare, constants.engine.sglang_window_share)
     else:
         budget = math.ceil(accelerator.usable_bytes * engine.utilization)
-        counted = graphs if _version(engine) >= (0, 21) else 0
+        counted = graphs if release_of(engine) >= (0, 21) else 0
         left = [budget - weights[i] - sum(peaks[i]) - others - counted for i in ranks]
         room = [engine.kv_cache_bytes] * engine.pipeline if engine.kv_cache_bytes else left
-        cache = vllm_cache(engine, room, batched_tokens=batched, is_async=_version(engine) >= (0, 14))
+        cache = vllm_cache(engine, room, batched_tokens=batched, is_async=release_of(engine) >= (0, 14))
         spare = min(room)
     held = max(cache.num_blocks, 0) * cache.block_bytes
     # The stage that holds most besides the cache; all caches are as large as the smallest allows.
@@ -114,7 +114,7 @@ def wakes_at_once(engine: Engine) -> bool:
 def is_first_engine(engine: Engine) -> bool:
     """Return whether this is vLLM's first engine, which schedules between steps in the process that runs them: the
     default before 0.8."""
-    return engine.name == "vllm" and _version(engine) < (0, 8)
+    return engine.name == "vllm" and release_of(engine) < (0, 8)
 
 
 def schedules_ahead(engine: Engine) -> bool:
@@ -207,7 +207,7 @@ def validate_engine(engine: Engine) -> None:
             raise _invalid(name, value, Sentence("bytes per element, from 0.1 to 8"))
     if engine.sleep_level not in (0, 1, 2):
         raise _invalid("sleep_level", engine.sleep_level, Sentence("0, 1 or 2"))
-    _version(engine)
+    release_of(engine)
 
 
 def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Constants) -> tuple[int, int]:
@@ -234,7 +234,7 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
 def _usual_sampler(engine: Engine) -> Sampler:
     """Return how a release samples unless it is told: before 0.17 it sorts. From 0.9 to 0.11 it takes FlashInfer's
     kernels where that package is installed, which is no part of its own."""
-    return "sort" if _version(engine) < (0, 17) else "flashinfer"
+    return "sort" if release_of(engine) < (0, 17) else "flashinfer"
 
 
 def _expert_workspace(engine: Engine, index: int, batched: int) -> float:
@@ -253,7 +253,7 @@ def _keeps_expert_workspace(engine: Engine) -> bool:
     Modular kernels keep theirs; experts of 16 bits have them since 0.14 (pull request 31052), and took two tensors a
     layer before, which were gone with it (fused_moe.py, fused_experts_impl). Quantized ones had them earlier.
     """
-    return _version(engine) >= (0, 14) or matrix_bytes(engine) < 2
+    return release_of(engine) >= (0, 14) or matrix_bytes(engine) < 2
 
 
 def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -> int:
@@ -262,7 +262,7 @@ def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -
     if engine.name == "sglang":
         return round(constants.engine.sglang_nccl_bytes) if engine.tensor * engine.pipeline > 1 else 0
     if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
-        early = _version(engine) < (0, 12)
+        early = release_of(engine) < (0, 12)
         return round(constants.engine.non_torch_bytes_group_early if early else constants.engine.non_torch_bytes_group)
     return round(
         constants.engine.non_torch_bytes_pipeline if engine.pipeline > 1 else constants.engine.non_torch_bytes_single
@@ -276,7 +276,7 @@ def _asleep(engine: Engine, awake: dict[Term, int], constants: Constants) -> dic
 
 
 def _reported_tokens(engine: Engine, cache: KvCache, longest: int) -> int:
-    if engine.name == "sglang" or _version(engine) < (0, 20) or cache.num_blocks <= 0:
+    if engine.name == "sglang" or release_of(engine) < (0, 20) or cache.num_blocks <= 0:
         return max(cache.num_blocks, 0) // len(cache.groups) * cache.block_tokens
     return int(cache.num_blocks / cache.sequence_blocks(longest) * longest)
 
@@ -316,7 +316,7 @@ def _most_layers(engine: Engine) -> int:
     return max(len(stage) for stage in stages(engine))
 
 
-def _version(engine: Engine) -> tuple[int, ...]:
+def release_of(engine: Engine) -> tuple[int, ...]:
     """Return the version of vLLM as major and minor number; "" is the newest known."""
     if not engine.version or engine.name == "sglang":
         return NEWEST

@@ -151,11 +151,6 @@ def test_dora_keeps_outputs_and_an_identity_matrix_of_each_input() -> None:
     assert more == 2 * 2 * (2 * HIDDEN * lora.tokens + HIDDEN**2)  # layers, bytes
 
 
-def test_checkpointing_that_keeps_attention_alone_keeps_its_output_and_the_input() -> None:
-    t = training(checkpointing="selective", selective="attention", compute="fp8", kernels="compiled")
-    assert kept_elements(t.model.layers[0], t).total == 2 * 4096
-
-
 def test_joined_projections_stay_whole_and_old_code_keeps_inputs_of_frozen_matrices() -> None:
     t = _planned(method="lora", lora_targets=("q_proj", "v_proj"))
     layer, whole = t.model.layers[0], saved_elements(t.model.layers[0], _planned())
