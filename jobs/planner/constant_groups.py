@@ -18,6 +18,7 @@ class DecodeConstants:
     layer_seconds: float
     expert_layer_seconds: float
     exchange_seconds: float
+    pcie_exchange_seconds: float
     expert_exchange_seconds: float
     expert_reduce_seconds: float
     sglang_exchange: float

@@ -64,7 +64,8 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
     model, tensor = engine.model, engine.tensor
     bandwidth = accelerator.bandwidth * constants.decode.bandwidth
     streamed = bandwidth * (constants.decode.packed_share if model.quantization in _PACKED else 1.0)
-    exchange = _exchange_seconds(engine, constants)
+    exchange, is_by_bus = _exchange_seconds(engine, constants), accelerator.link == "pcie"
+    reduced = constants.decode.pcie_exchange_seconds if is_by_bus else constants.decode.exchange_seconds
     kinds = {id(layer): layer for layer in model.layers}
     counts = Counter(map(id, model.layers))
     dense = vocabulary_bytes(engine, engine.pipeline - 1)  # head and final norm; of the embedding, some rows only
@@ -88,7 +89,7 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
         else:
             fixed += count * constants.decode.layer_seconds
         if is_shared:
-            fixed += count * (exchange if layer.is_moe else constants.decode.exchange_seconds)
+            fixed += count * (exchange if layer.is_moe else reduced)
         fixed += count * beyond * constants.network.node_latency
         if layer.has_cache:
             per_token = layer_token_bytes(layer, tensor, engine.kv_bytes)

@@ -82,6 +82,12 @@ def test_an_engine_over_several_nodes_talks_over_their_network() -> None:
     assert far.sequence_seconds - joined.sequence_seconds == pytest.approx(more)
 
 
+def test_devices_that_talk_by_the_bus_wait_longer_for_each_other() -> None:
+    linked, bus = (make_decoder(engine(tensor=2), find_accelerator(id), K) for id in ("a100-80-sxm", "a100-80-pcie"))
+    waits = 28 * (K.decode.pcie_exchange_seconds - K.decode.exchange_seconds)
+    assert bus.fixed_seconds - linked.fixed_seconds == pytest.approx(waits)
+
+
 def test_the_first_engine_schedules_between_steps() -> None:
     before, after = (decode_step_seconds(engine(version=version), H100, 8, 100, K) for version in ("0.7.3", "0.8.0"))
     assert before - after == pytest.approx(K.decode.first_engine_seconds)
