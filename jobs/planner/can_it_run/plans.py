@@ -246,7 +246,7 @@ def _policies(
             sequence=demand.longest,
             document=0 if recipe.has_rollouts else demand.document,
             num_micro_batches=-(-each // min(micro, each)),
-            offload=offload,
+            offload=replace(offload, has_one_thread=True),  # processes of Ray have one thread
         )
 
 
