@@ -111,6 +111,7 @@ fsdp full masters eager
 fsdp full masters fused
 fsdp full masters liger
 fsdp full pure compiled weights-on-host
+fsdp full pure liger
 fsdp lora 16-bits compiled
 fsdp lora 16-bits eager
 fsdp qlora 16-bits eager

@@ -95,6 +95,8 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
     but for sums of ZeRO-2 that are wider than the weights: those stay (stage_1_and_2.py, compact partition buffer).
     Megatron keeps its fp32 main gradients. FSDP's offload of parameters takes all states. Flat parameters of FSDP1 have
     gradients as a whole, also where adapters alone are trained ("equivalent to not freezing": PyTorch's documentation).
+    Whole gradients between micro-batches stay in the type that is computed in under FSDP1, which widens them as it
+    reduces them (_runtime_utils.py, _post_backward_hook); FSDP2 adds them up in the type of the reduction.
     """
     trained = trained_elements(training, stage)
     share = training.offload.optimizer if is_offloaded else 0.0
@@ -112,7 +114,8 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
         flat = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
         gradients = (flat.total if training.keeps_gradients else _sharded(flat, training, 2)) * training.gradient_bytes
     elif training.keeps_gradients and training.layout.shards >= 2:
-        gradients = trained.total * max(training.gradient_bytes, _FP32)
+        is_flat = training.family == "fsdp" and not training.is_sharded_by_tensor
+        gradients = trained.total * (compute_bytes(training) if is_flat else max(training.gradient_bytes, _FP32))
     if training.family == "plain" and training.layout.data > 1:
         gradients *= 2  # the reducer's flat buckets beside the gradients (PyTorch DDP unless buckets are views)
     if training.family == "deepspeed" and not _sums_on_device(training):

@@ -93,9 +93,11 @@ def test_distributed_data_parallelism_holds_gradients_twice() -> None:
     assert held(many).gradients == 2 * held(alone).gradients
 
 
-def test_gradients_that_are_not_scattered_are_whole_and_fp32() -> None:
-    t = training(layout=Layout(num_devices=8, shards=3), keeps_gradients=True)
-    assert held(t).gradients == pytest.approx(4 * 8_030_261_248)
+def test_gradients_that_are_not_scattered_are_whole_and_as_wide_as_they_are_added_up() -> None:
+    flat = training(family="fsdp", layout=Layout(num_devices=8, shards=3), keeps_gradients=True)
+    by_tensor, stages = replace(flat, is_sharded_by_tensor=True), replace(flat, family="deepspeed")
+    assert held(flat).gradients == pytest.approx(2 * 8_030_261_248)
+    assert held(by_tensor).gradients == held(stages).gradients == pytest.approx(4 * 8_030_261_248)
 
 
 # Adapters.
