@@ -40,6 +40,7 @@ from jobs.planner.result import (
     Term,
     Verdict,
     cost_of,
+    lean_of,
 )
 from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, reserves_memory, starts_beside
 from jobs.planner.shapes.said import doubts_of
@@ -74,6 +75,7 @@ class Fit:
     pool: PoolEstimate
     phase: PhaseMemory
     band: float
+    risk: float
     rollout: EngineCache | None
     host_bytes: int
     problems: tuple[str, ...]
@@ -161,6 +163,7 @@ class Estimator:
             pool=pool,
             phase=phase,
             band=band,
+            risk=band - usual,
             rollout=None if engine is None else self._rollout(job, engine),
             host_bytes=on_host,
             problems=tuple(problems),
@@ -186,6 +189,7 @@ class Estimator:
             phase=fit.phase.phase,
             term=term,
             band=fit.band,
+            risk=fit.risk,
             rollout=fit.rollout,
             time=time,
             cost=cost_of(time.step, job.fleet, job.num_steps, constants),
@@ -275,12 +279,7 @@ def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, 
         return
     share = phase.memory.total / pool.limit
     if share > TIGHT_FROM / (1 + risk):
-        leans = Sentence("it may go either way")
-        if share * (1 + risk) <= 1:
-            leans = Sentence("it more likely runs than not")
-        elif share > 1:
-            leans = Sentence("it more likely runs out of memory")
-        yield Sentence("Tight: {share:.0%} of what is usable; {leans}.", share=share, leans=leans)
+        yield Sentence("Tight: {share:.0%} of what is usable; {leans}.", share=share, leans=lean_of(share, risk))
     if job.fleet.accelerator.is_host:
         return
     for training in (job.policy, job.critic):

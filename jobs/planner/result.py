@@ -198,7 +198,8 @@ class ConstantUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The whole answer. `band`: the memory's own uncertainty as a share of it (p90 of its kind of case).
+    """The whole answer. `band`: the memory's own uncertainty as a share of it (p90 of its kind of case); `risk`: what
+    of it is beyond that of models which were measured.
 
     `verdict`, `pool`, `phase`, `term`: the binding pool, its phase and its largest term. `host_bytes`: RAM per node;
     `shm_bytes`: shared memory per node; `checkpoint_bytes`: one resumable checkpoint; `export_bytes`: weights alone.
@@ -221,12 +222,22 @@ class Estimate:
     used: tuple[ConstantUse, ...]
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    risk: float = 0.0
 
     @property
     def binding(self) -> PhaseMemory:
         """The phase that decides, on the pool that decides."""
         pool = next(each for each in self.pools if each.name == self.pool)
         return next(each for each in pool.phases if each.phase == self.phase)
+
+
+def lean_of(share: float, risk: float) -> Sentence:
+    """Say to which side a tight verdict leans. `share`: of what is usable, what is needed; `risk`: as in Estimate."""
+    if share * (1 + risk) <= 1:
+        return Sentence("it more likely runs than not")
+    if share > 1:
+        return Sentence("it more likely runs out of memory")
+    return Sentence("it may go either way")
 
 
 def cost_of(step: Interval, fleet: Fleet, num_steps: int, constants: Constants) -> Cost:

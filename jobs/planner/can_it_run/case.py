@@ -148,14 +148,18 @@ class LanguageModelCase:
         on_host: Way,
         *,
         limit: PracticalLimit | None = None,
+        is_sure: bool = False,
     ) -> tuple[Job, Estimate] | None:
-        """Return the first layout that is enough, and with a limit is practical; None if none is."""
+        """Return the first layout that is enough, and with a limit is practical, and if `is_sure` is not one that may
+        go either way; None if none is."""
         layouts = self._layouts(size, on_host)
         if limit is None:
             return next(layouts, None)
-        return next(
-            (each for each in islice(layouts, _MOST_SLOW) if limit.allows(self._need(on_host, size, each))), None
-        )
+        for each in islice(layouts, _MOST_SLOW):
+            need = self._need(on_host, size, each)
+            if limit.allows(need) and not (is_sure and need.is_unsure):
+                return each
+        return None
 
     def _layouts(
         self, size: int, on_host: Way, *, micro_batch: int = 1, wants_wave: bool = False
@@ -266,19 +270,24 @@ class LanguageModelCase:
         return None
 
     def on(self, devices: int, limit: PracticalLimit) -> tuple[DeviceNeed | None, DeviceNeed | None]:
-        """Return the layout of so many devices that is enough, one that fits before one that is tight, one that is
-        practical before both; None, and the one that comes nearest, if there is none."""
-        able: list[tuple[bool, bool, int, DeviceNeed]] = []
+        """Return the layout of so many devices that is enough, one that fits before one that is tight, that one before
+        one that may go either way, and one that is practical before all of them; None, and the one that comes nearest,
+        if there is none."""
+        able: list[tuple[bool, bool, bool, int, DeviceNeed]] = []
         for order, on_host in enumerate(ON_HOST):
-            best = self.enough(devices, on_host, limit=limit) or self.enough(devices, on_host)
+            best = (
+                self.enough(devices, on_host, limit=limit, is_sure=True)
+                or self.enough(devices, on_host, limit=limit)
+                or self.enough(devices, on_host)
+            )
             if best is None:
                 continue
             need = self._need(on_host, devices, best)
-            able.append((not limit.allows(need), need.is_tight, order, need))
+            able.append((not limit.allows(need), need.is_tight, need.is_unsure, order, need))
             if able[-1][:2] == (False, False):
                 break
         if able:
-            return min(able, key=lambda each: each[:3])[3], None
+            return min(able, key=lambda each: each[:4])[4], None
         near = [(way, best) for way in ON_HOST if (best := self._nearest(devices, way)) is not None]
         if not near:
             return None, None

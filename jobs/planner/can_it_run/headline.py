@@ -11,7 +11,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.verdict import Answer, DeviceNeed, FitVerdict, PracticalLimit, fewest
 from jobs.planner.estimate import Fit
 from jobs.planner.figures import gib, seconds_span
-from jobs.planner.result import TIGHT_FROM, Estimate, phase_word
+from jobs.planner.result import TIGHT_FROM, Estimate, lean_of, phase_word
 
 
 def judged_on_any(verdict: FitVerdict, practical: DeviceNeed | None, *, most: int) -> FitVerdict:
@@ -180,7 +180,7 @@ def share_of(need: DeviceNeed) -> float | None:
     was estimated."""
     if need.estimate is None or need.job is None:
         return None
-    return max(device_share(need.estimate), _host_share(need))
+    return max(need.device_share, _host_share(need))
 
 
 def doubt(need: DeviceNeed) -> Sentence:
@@ -188,21 +188,12 @@ def doubt(need: DeviceNeed) -> Sentence:
     estimate = need.estimate
     if estimate is None:
         return Sentence("It is tight.")
-    share, of_host = device_share(estimate), _host_share(need)
+    share, of_host = need.device_share, _host_share(need)
     if of_host > max(share, TIGHT_FROM):
         text = "It is tight: it takes {share:.0f} % of a node's host RAM, so that little else may run there."
         return Sentence(text, share=100 * of_host)
-    text = "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; it probably fits."
-    if share > 1:
-        text = (
-            "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; it probably won't fit."
-        )
-    return Sentence(text, share=100 * share, band=100 * estimate.band)
-
-
-def device_share(estimate: Estimate) -> float:
-    """Return the most that is needed of any device, as a share of what can be used."""
-    return max((pool.share for pool in estimate.pools), default=0.0)
+    text = "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; {leans}."
+    return Sentence(text, share=100 * share, band=100 * estimate.band, leans=lean_of(share, estimate.risk))
 
 
 def _host_share(need: DeviceNeed) -> float:

@@ -54,6 +54,16 @@ class DeviceNeed:
         """True if it fits so near the limit that a little more would not."""
         return self.num_devices is not None and self.estimate is not None and self.estimate.verdict == "tight"
 
+    @property
+    def is_unsure(self) -> bool:
+        """True if it is tight and of its memory so little is known that it may go either way."""
+        return self.estimate is not None and self.is_tight and self.device_share * (1 + self.estimate.risk) > 1
+
+    @property
+    def device_share(self) -> float:
+        """The most that is needed of any device, as a share of what can be used; 0 if nothing was estimated."""
+        return 0.0 if self.estimate is None else max((pool.share for pool in self.estimate.pools), default=0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PracticalLimit:
