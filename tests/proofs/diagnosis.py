@@ -36,6 +36,7 @@ KNOBS: dict[str, Any] = {
 }
 SPEC: dict[str, Any] = {
     "algorithm": "grpo",
+    "hardware": {"layout": "split"},  # where colocated, the ranks of the policy draw and there is no engine
     "profile": {"nsys_ready": "off"},
     "knobs": KNOBS,
 }
