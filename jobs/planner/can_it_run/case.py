@@ -108,7 +108,9 @@ class LanguageModelCase:
             if self.has_no_room(size, on_host):
                 continue
             if (best := self.enough(size, on_host)) is not None:
-                return self._need(on_host, size, best)
+                need = self._need(on_host, size, best)
+                surer = self.enough(size, on_host, limit=PracticalLimit(), is_sure=True) if need.is_unsure else None
+                return need if surer is None else self._need(on_host, size, surer)
         misses = (self._nearest(size, on_host) for size in reversed(sizes))
         return self._need(on_host, None, next((miss for miss in misses if miss is not None), None))
 

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
-from jobs.planner.can_it_run.headline import how
 from jobs.planner.can_it_run.language_models import can_it_run
 from jobs.planner.can_it_run.verdict import ASSUMED_HOST_BYTES, MOST_WASTE, FitVerdict
 from jobs.planner.shapes.known import shape_of
@@ -103,17 +102,19 @@ def test_tight_is_said_with_its_share_and_the_direction_of_doubt() -> None:
 
 def test_a_layout_that_may_go_either_way_is_said_to_and_comes_after_surer_ones() -> None:
     """Experts of Transformers' modules took up to 2.8 times what is counted; those of Megatron are known."""
-    found = can_it_run(shape_of("qwen3-235b-a22b"), find_accelerator("h200-sxm"), "grpo", 64)
-    unsure = found.need("nothing")
+    surer = can_it_run(shape_of("qwen3-235b-a22b"), find_accelerator("h200-sxm"), "grpo", 64)
+    unsure = can_it_run(shape_of("qwen3-30b-a3b"), find_accelerator("h100-sxm"), "sft", 8)
 
-    assert unsure.is_unsure
-    assert unsure.num_devices == 64
-    assert "it may go either way" in how(unsure)
-    assert found.at is not None
-    assert found.at.job is not None
-    assert not found.at.is_unsure
-    assert found.at.job.policy.kernels == "megatron"
-    assert "it more likely runs than not" in found.summary
+    for need in (surer.at, surer.need("nothing")):
+        assert need is not None
+        assert need.job is not None
+        assert not need.is_unsure
+        assert need.num_devices == 64
+        assert need.job.policy.kernels == "megatron"
+    assert "it more likely runs than not" in surer.summary
+    assert unsure.at is not None
+    assert unsure.at.is_unsure
+    assert "it may go either way" in unsure.summary
 
 
 def test_ways_beyond_the_usual_ones_are_tried_and_named() -> None:
