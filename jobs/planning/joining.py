@@ -20,14 +20,17 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import transaction
 
 from jobs.accounts.audit import record
+from jobs.catalog.spec.parse import parse_spec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project, Run
 from jobs.planner.calibration import STEP, FinishedRun, Proposal
 from jobs.planner.constant import Constants
 from jobs.planner.estimate import estimate
 from jobs.planning.calibration import KindCalibration, of_kind, planned_runs
-from jobs.planning.plan_vs_measured import seconds_on_cpu
+from jobs.planning.earlier_lengths import MeasuredLengths, lengths_told
+from jobs.planning.plan_vs_measured import read_measured, seconds_on_cpu
 from jobs.planning.settings import MeasuredConstant, StoredCalibration, without_previous
+from jobs.telemetry.attempt_spec import latest_spec_json
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,8 @@ class ChangedConstant(TypedDict):
 class Joining(TypedDict):
     """What a run did to a calibration. `before` and `after`: how far its step is from the plan with the constants of
     before, which had not seen it, and of after, as a share (1: a factor of 2); None where there was no plan.
-    `why_not`: why nothing was taken, ""; `num_settings`: different settings that the values rest on."""
+    `why_not`: why nothing was taken, ""; `num_settings`: different settings that the values rest on; `lengths`: what
+    it says of the answers of further runs, None where it says nothing."""
 
     run: str
     at: str
@@ -58,6 +62,7 @@ class Joining(TypedDict):
     before: float | None
     after: float | None
     why_not: str
+    lengths: NotRequired[MeasuredLengths | None]
 
 
 class JoinedRuns(TypedDict):
@@ -135,6 +140,7 @@ def _made(run: Run, *, state: ClusterState, now: datetime) -> tuple[Joining, Sto
         before=None,
         after=None,
         why_not=left_out.get(run.pk, ""),
+        lengths=lengths_told(parse_spec(latest_spec_json(run)), read_measured(run.pk)),
     )
     if planned is None:
         return joining, None

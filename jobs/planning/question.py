@@ -40,6 +40,7 @@ from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, 
 from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
+from jobs.planning.earlier_lengths import earlier_lengths
 from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, prices_of
 from jobs.preflight.client import TrialFailed
@@ -104,6 +105,7 @@ def question(
     workload: Workload | None = None,
     reads: bool = True,
     takes_cpu: bool = False,
+    takes_lengths: bool = True,
 ) -> PlannerQuestion:
     """Return what the planner is asked about a spec in a project, or, without one, on what is shipped alone.
 
@@ -112,6 +114,7 @@ def question(
     was one. Without `reads` no file is read for it, which takes seconds: of a model that is not known, only what was
     read a while ago is used. `takes_cpu`: a run of the built-in trainer that goes on the CPU is no refusal; only the
     bytes of its roles that train and score are then estimated, all else of the estimate means nothing.
+    `takes_lengths`: seconds follow the mean lengths that an earlier run like it measured, where `workload` says none.
     Raises: PlanRefused.
     """
     may_read = project is not None and user is not None and allows(role(user, project), "editor")
@@ -133,19 +136,21 @@ def question(
         name: _shape_or_none(place, project=project, may_read=may_read, reads=reads) for name, place in places.items()
     }
     models = Models(policy=shape, **others)
-    lengths = _workload(spec, project, workload or Workload())
+    data, lengths_note = _workload(spec, project, workload or Workload()), ""
+    if takes_lengths:
+        data, lengths_note = _with_earlier(data, spec, project)
     try:
-        job = read_job(spec, models, fleet, workload=lengths)
+        job = read_job(spec, models, fleet, workload=data)
     except JobInvalid as invalid:
         raise PlanRefused("", sentence_of(invalid)) from invalid
     return PlannerQuestion(
         spec=spec,
         models=models,
         fleet=fleet,
-        workload=lengths,
+        workload=data,
         constants=constants_of(project, fleet.accelerator.id),
         job=job,
-        notes=tuple(note for note in (whose, fleet_note, read_as) if note),
+        notes=tuple(note for note in (whose, fleet_note, read_as, lengths_note) if note),
         recipe_note=whose,
     )
 
@@ -399,3 +404,13 @@ def _workload(spec: RunSpec, project: Project | None, workload: Workload) -> Wor
     middles = [(low + high) / 2 for low, high in zip(data.edges, data.edges[1:], strict=False)]
     mean = sum(m * n for m, n in zip(middles, data.counts, strict=True)) / sum(data.counts)
     return replace(filled, mean_prompt=mean)
+
+
+def _with_earlier(workload: Workload, spec: RunSpec, project: Project | None) -> tuple[Workload, str]:
+    """Return the workload with the mean lengths of an earlier run like it where nobody said any, and whose they are."""
+    earlier = None if project is None or workload.mean_response else earlier_lengths(project, spec)
+    if earlier is None:
+        return workload, ""
+    text = _("Responses of %(tokens)s tokens on average, as %(run)s measured; its model, data and limits are the same.")
+    note = text % {"tokens": f"{earlier.response:,.0f}", "run": earlier.run}
+    return replace(workload, earlier_prompt=earlier.prompt, earlier_response=earlier.response), note

@@ -112,6 +112,7 @@ def question_of(
         workload=workload,
         reads=reads,
         takes_cpu=True,
+        takes_lengths=False,  # they may be its own, and a plan is what was known before
     )
 
 

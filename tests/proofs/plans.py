@@ -156,7 +156,9 @@ def joined(site: Site, report: Report, run: str, words: str) -> str:
     assert joining is not None
     step = next(row["measured"] for row in plan["rows"] if (row["quantity"], row["phase"]) == ("seconds", "step"))
     asked = site.planned_step(run)
-    report.expect(re.search(r"\d", asked), f"New run shows {asked!r} as the time of a step after {words}")
+    seconds = [float(number) for number in re.findall(r"[\d.]+", asked)]
+    is_inside = len(seconds) == 2 and seconds[0] <= step <= seconds[1]
+    report.expect(is_inside, f"New run shows {asked!r} as the time of a step after {words}, which took {step:.2f} s")
     return f"| {words} | {step:.2f} s | {_miss(joining['before'])} | {_miss(joining['after'])} | {asked} |"
 
 

@@ -24,13 +24,18 @@ _ALIKE = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What is known of the data: mean tokens of prompts and answers (of a sample, both together; 0: unknown), sigma of
-    ln(answer length), samples of the training set (0: unknown), seconds in which rewards of one step are computed."""
+    ln(answer length), samples of the training set (0: unknown), seconds in which rewards of one step are computed.
+
+    `earlier_prompt`, `earlier_response`: the means that an earlier run of the same model and data measured, 0 for none.
+    Seconds follow them where nobody said a mean; memory does not, as answers may grow while a policy learns."""
 
     mean_prompt: float = 0.0
     mean_response: float = 0.0
     spread: float = 0.0
     samples: int = 0
     reward_seconds: float = 0.0
+    earlier_prompt: float = 0.0
+    earlier_response: float = 0.0
 
     @property
     def mean_sample(self) -> float:
@@ -142,14 +147,15 @@ class RunContext:
     def rollouts(self, *, score: MicroBatches, has_old_logprobs: bool = True) -> Rollouts:
         """Return what a step generates and how it is used."""
         workload, cap = self.workload, self.knobs.whole("rollout.max_new_tokens")
+        response = workload.mean_response or workload.earlier_response
         return Rollouts(
             prompts=self.knobs.whole("rollout.prompts_per_step", 1),
             samples_per_prompt=self.knobs.whole("rollout.samples_per_prompt", 1),
             lengths=Lengths(
                 max_prompt=self.knobs.whole("rollout.max_prompt_tokens"),
                 max_response=cap,
-                mean_prompt=workload.mean_prompt,
-                mean_response=float(cap) if self._goes_to_the_cap else workload.mean_response,
+                mean_prompt=workload.mean_prompt or workload.earlier_prompt,
+                mean_response=float(cap) if self._goes_to_the_cap else response,
                 spread=_ALIKE if self._goes_to_the_cap else workload.spread,
             ),
             epochs=self.knobs.whole("train.epochs_per_rollout", 1),
