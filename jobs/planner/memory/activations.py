@@ -50,7 +50,9 @@ def saved_elements(layer: LayerShape, training: Training) -> LayerActivations:
     inner = attention + _mlp(width, training)
     routed = 0.0
     if layer.is_moe:
-        routed = model.experts_per_token * (2 * model.hidden + _mlp(model.expert_width, training, is_routed=True))
+        # Into the experts' order, and back to be weighted, which kernels do within the activation.
+        copies = 1.0 if kernels == "megatron" else 2.0
+        routed = model.experts_per_token * (copies * model.hidden + _mlp(model.expert_width, training, is_routed=True))
         inner += model.experts  # the router's logits
     return LayerActivations(
         hidden=(_norms(layer, training) + _inputs(training)) * model.hidden,
@@ -93,10 +95,10 @@ def _heads(layer: LayerShape, training: Training) -> float:
     repeats = training.attends_by in ("sdpa", "eager") and training.kernels != "compiled"
     seen = query if repeats and not training.has_grouped_attention else kv
     total = 2.0 * query + 2.0 * seen
-    if model.has_qk_norm:
+    if model.has_qk_norm and training.kernels != "megatron":
         total += {"eager": 3.0 - is_frozen(training), "compiled": 0.0}.get(training.kernels, 1.0) * (query + kv)
     if training.kernels == "megatron" or training.has_joined_projections:
-        total += query + kv  # before the rotation
+        total += query + kv  # before the rotation, which is what norms of them keep
     return total
 
 

@@ -112,6 +112,7 @@ fsdp full masters fused
 fsdp full masters liger
 fsdp full pure compiled weights-on-host
 fsdp full pure liger
+fsdp full pure megatron
 fsdp lora 16-bits compiled
 fsdp lora 16-bits eager
 fsdp qlora 16-bits eager
@@ -154,9 +155,11 @@ zero12 full masters eager
 zero12 full masters fused
 zero12 full masters megatron
 zero12 lora 16-bits eager
+zero12 qlora 16-bits eager
 zero3 full masters liger
 zero3 lora 16-bits eager
 zero3 lora 16-bits eager weights-on-host
+zero3 lora 16-bits liger weights-on-host
 zero3 qlora 16-bits eager
 """
 

@@ -62,8 +62,19 @@ def test_latent_attention_saves_compressed_vectors_and_what_heads_see() -> None:
     dense, routed = t.model.layers[0], t.model.layers[-1]
     assert saved_elements(dense, t) == LayerActivations(hidden=4 * h, inner=attention + 3 * 18432, routed=0)
     assert saved_elements(routed, t) == LayerActivations(
-        hidden=4 * h, inner=attention + 3 * 2048 + 256, routed=8 * (2 * h + 3 * 2048)
+        hidden=4 * h, inner=attention + 3 * 2048 + 256, routed=8 * (h + 3 * 2048)
     )
+
+
+def test_a_mixture_under_kernels_keeps_no_results_of_experts_and_norms_of_heads_what_is_there_anyway() -> None:
+    # Megatron-LM 2659630721, core/fusions/fused_bias_swiglu.py: WeightedSwiGLUFunction saves the gate and up with the
+    # weights of tokens, so that the way back (unpermute without probabilities) has nothing to keep; Qwen3-30B-A3B
+    h, q, kv, f, experts = 2048, 4096, 512, 768, 128
+    layer = shape_of("qwen3-30b-a3b").layers[0]
+    found = saved_elements(layer, training("qwen3-30b-a3b", kernels="megatron"))
+    assert found == LayerActivations(hidden=4 * h, inner=3 * q + 3 * kv + experts, routed=8 * (h + 3 * f))
+    fused = saved_elements(layer, training("qwen3-30b-a3b", kernels="fused"))
+    assert fused == LayerActivations(hidden=4 * h, inner=3 * q + 3 * kv + experts, routed=8 * (2 * h + 4 * f))
 
 
 def test_checkpointing_keeps_inputs_or_every_second_product() -> None:
