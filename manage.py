@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Django entry point; `manage.py up` runs the embedded console."""
 
+import atexit
 import gc
 import os
 import sys
@@ -16,6 +17,7 @@ def main() -> None:
 
     from jobs.accounts.origin import SERVICES, command_origin, origin
 
+    atexit.register(gc.freeze)  # Python looks for garbage once more when it ends, in all that ends with it
     if len(sys.argv) > 1 and sys.argv[1] not in SERVICES:
         origin.set(command_origin())  # the audit names who typed it
     execute_from_command_line(sys.argv)

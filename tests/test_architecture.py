@@ -103,6 +103,19 @@ def test_the_cluster_side_lives_without_the_web_side() -> None:
     assert int(done.stdout.splitlines()[-1]) > 0.8 * len(modules), "too many are left out"
 
 
+def test_can_it_run_is_answered_on_the_command_line_without_what_pages_and_runs_need() -> None:
+    """They would take as long to load as the answer takes."""
+    done = run_python(
+        poison(("ninja", "httpx", "redis", "numpy", "duckdb"))
+        + "import os; os.environ['DJANGO_SETTINGS_MODULE'] = 'tests.settings'\n"
+        + "from django.core.management import call_command\n"
+        + "import django; django.setup()\n"
+        + "call_command('can_it_run', 'qwen2.5-7b', on=['h100'])\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "It runs from" in done.stdout
+
+
 def test_the_trial_process_starts_without_torch() -> None:
     done = run_python(
         poison(("torch", "vllm", "deepspeed", "ray", *WEB_SIDE)) + "import jobs.engine.preflight.process\n"

@@ -4,17 +4,17 @@ import http
 from collections.abc import Mapping
 from typing import Any
 
-from ninja import Field, Schema
+from pydantic import BaseModel, Field
 
 
-class ProblemOut(Schema):
+class ProblemOut(BaseModel):
     """One thing wrong: the field as the spec or form names it ("" for the request as a whole), and a sentence."""
 
     field: str = ""
     message: str
 
 
-class ProblemsOut(Schema):
+class ProblemsOut(BaseModel):
     """Why the request was refused."""
 
     problems: list[ProblemOut] = Field(min_length=1)

@@ -4,10 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
-
-import httpx
 
 from console.command_line.api_json import (
     CaptureJson,
@@ -44,10 +42,13 @@ from console.command_line.planner_json import (
     RunPlanJson,
 )
 
+if TYPE_CHECKING:
+    import httpx
+
 _Answer = TypeVar("_Answer")
 
 ENDED = ("finished", "failed", "stopped")
-_TIMEOUT = httpx.Timeout(180.0, connect=5.0)  # a launch tries data, model and reward first
+_TIMEOUT, _CONNECT_TIMEOUT = 180.0, 5.0  # seconds; a launch tries data, model and reward first
 _PIECE_BYTES = 4 << 20
 _TRY_AGAIN_SECONDS = 300.0  # a console that is restarted while we follow is waited for this long
 
@@ -77,15 +78,18 @@ class LaunchResult:
 class ApiClient:
     """One console and one token."""
 
-    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, token: str, *, transport: "httpx.BaseTransport | None" = None) -> None:
+        import httpx  # a command line of its own comes with it, and what is answered without a console needs none
+
         is_near = httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.Client(
             base_url=url.rstrip("/"),
             headers={"Authorization": f"Bearer {token}"},
-            timeout=_TIMEOUT,
+            timeout=httpx.Timeout(_TIMEOUT, connect=_CONNECT_TIMEOUT),
             transport=transport,
             trust_env=not is_near,
         )
+        self._failure: type[httpx.HTTPError] = httpx.HTTPError
 
     def close(self) -> None:
         """Close the connections."""
@@ -326,7 +330,7 @@ class ApiClient:
                 for piece in answer.iter_bytes():
                     file.write(piece)
             part.replace(path)
-        except httpx.HTTPError as error:
+        except self._failure as error:
             raise self._away(error) from error
         finally:
             part.unlink(missing_ok=True)
@@ -450,19 +454,19 @@ class ApiClient:
         """Tell each reading of a sweep until all its runs have ended, and return the last; otherwise as `follow`."""
         return _follow(lambda: self.study(study_id), lambda table: table["study"]["state"], tell, poll_seconds)
 
-    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+    def _send(self, method: str, path: str, **request: Any) -> "httpx.Response":
         try:
             answer = self._client.request(method, path, **request)
-        except httpx.HTTPError as error:
+        except self._failure as error:
             raise self._away(error) from error
         if answer.is_success:
             return answer
         raise self._refusal(answer)
 
-    def _away(self, error: httpx.HTTPError) -> ConsoleAway:
+    def _away(self, error: "httpx.HTTPError") -> ConsoleAway:
         return ConsoleAway(f"No console answers at {self._client.base_url} ({type(error).__name__}).")
 
-    def _refusal(self, answer: httpx.Response) -> RequestRefused | ConsoleAway:
+    def _refusal(self, answer: "httpx.Response") -> RequestRefused | ConsoleAway:
         """Return what an answer that is no success means."""
         if answer.status_code >= 500:
             return ConsoleAway(f"The console at {self._client.base_url} answered {answer.status_code}.")

@@ -9,39 +9,28 @@ who wants a project's prices and constants, or its cluster, asks a console.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from console.api.planner import can_it_run, diffusion
-from console.api.planner.plan import named_by_recipe
-from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
 from console.api.problem import RequestProblem
 from console.command_line.api_client import RequestRefused
 from console.command_line.planner_json import AdviceJson, CanItRunJson, DiffusionJson, LayoutsJson, PlanJson
 from jobs.catalog.sentence import sentence_of
-from jobs.catalog.spec.parse import SpecInvalid, parse_spec
-from jobs.cluster.ray_api import ClusterState
-from jobs.planner.read.context import Workload
-from jobs.planning.question import (
-    PlannerQuestion,
-    PlanRefused,
-    WhatIf,
-    advice,
-    estimate_of,
-    layouts,
-    question,
-    sensitivities_of,
-)
+from jobs.planning.policy_model import PlanRefused
+
+if TYPE_CHECKING:
+    from console.api.planner.schema import PlanIn
+    from jobs.planning.question import PlannerQuestion
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Body = TypeVar("Body", bound=BaseModel)
-_NO_CLUSTER = ClusterState(is_reachable=False, problem="", away_since=None, nodes=(), cpus_total=0, gpus_total=0)
 
 
 class LocalPlanner:
-    """The planner in this process. Its methods raise RequestRefused."""
+    """The planner in this process. Its methods raise RequestRefused, and each loads what it alone needs: half of what a
+    command takes would be modules of the others."""
 
     def first_project(self) -> str:
         """Return no project: there is none here."""
@@ -52,25 +41,38 @@ class LocalPlanner:
 
     def can_it_run(self, _project: str, body: Mapping[str, object]) -> CanItRunJson:
         """Return whether a language model trains by a method, and where."""
-        question_body = _read(can_it_run.CanItRunIn, _with_config(body, str(body.get("model", ""))))
-        return _json(can_it_run.answered, question_body, None, may_read=False, ask=_here)
+        from console.api.planner.can_it_run_answer import CanItRunIn, answered
+
+        question_body = _read(CanItRunIn, _with_config(body, str(body.get("model", ""))))
+        return _json(answered, question_body, None, may_read=False, ask=_here)
 
     def diffusion(self, _project: str, body: Mapping[str, object]) -> DiffusionJson:
         """Return whether a diffusion transformer trains by a method, and where."""
+        from console.api.planner import diffusion
+
         return _json(diffusion.answered, _read(diffusion.DiffusionIn, body), None, ask=_here)
 
     def plan(self, _project: str, body: Mapping[str, object]) -> PlanJson:
         """Return what the planner says of a spec."""
+        from console.api.planner.schema import PlanIn, PlanOut
+        from jobs.planning.question import estimate_of
+
         about = _question(_read(PlanIn, body))
         return _json(lambda: PlanOut.of(about, estimate_of(about)))
 
     def advice(self, _project: str, body: Mapping[str, object]) -> AdviceJson:
         """Return what would make a spec fit, or faster."""
+        from console.api.planner.schema import PlanAdviceOut, PlanIn
+        from jobs.planning.question import advice, sensitivities_of
+
         about = _question(_read(PlanIn, body))
         return _json(lambda: PlanAdviceOut.of(advice(about), sensitivities_of(about)))
 
     def layouts(self, _project: str, body: Mapping[str, object]) -> LayoutsJson:
         """Return the best layouts of a spec."""
+        from console.api.planner.schema import LayoutsIn, PlanLayoutsOut
+        from jobs.planning.question import layouts
+
         question_body = _read(LayoutsIn, body)
         about = _question(question_body)
         return _json(
@@ -101,11 +103,16 @@ def _json(answer: Callable[P, BaseModel], *args: P.args, **kwargs: P.kwargs) -> 
         raise RequestRefused(422, [(refused.field, sentence_of(refused))]) from refused
 
 
-def _question(body: PlanIn) -> PlannerQuestion:
+def _question(body: "PlanIn") -> "PlannerQuestion":
     """Return a spec on the hardware that is named."""
+    from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+    from jobs.cluster.ray_api import ClusterState
+    from jobs.planner.read.context import Workload
+    from jobs.planning.question import WhatIf, hardware_of_recipe, question
+
     try:
         spec = parse_spec(body.spec, device="cuda")
-        fallback = named_by_recipe(body.recipe, spec)
+        fallback = hardware_of_recipe(body.recipe, spec)
         if body.what_if is None and fallback is None:
             text = "No hardware is named. Use --on h200 --nodes 1, or --project for the cluster of a console."
             raise RequestRefused(422, [("what_if", text)])
@@ -114,7 +121,7 @@ def _question(body: PlanIn) -> PlannerQuestion:
             spec,
             project=None,
             user=None,
-            state=_NO_CLUSTER,
+            state=ClusterState(is_reachable=False, problem="", away_since=None, nodes=(), cpus_total=0, gpus_total=0),
             what_if=WhatIf(**body.what_if.dict()) if body.what_if is not None else None,
             fallback=fallback,
             config=config,
@@ -122,8 +129,6 @@ def _question(body: PlanIn) -> PlannerQuestion:
         )
     except SpecInvalid as invalid:
         raise RequestRefused(422, [(p.field, str(p.message)) for p in invalid.problems]) from invalid
-    except RequestProblem as problem:
-        raise RequestRefused(problem.status, [(p["field"], p["message"]) for p in problem.problems]) from problem
     except PlanRefused as refused:
         raise RequestRefused(422, [(refused.field, sentence_of(refused))]) from refused
 

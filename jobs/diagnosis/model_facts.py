@@ -16,7 +16,7 @@ from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster import nodes as ran_on
 from jobs.models import Attempt, Trace
-from jobs.planning.question import PlanRefused, policy_shape
+from jobs.planning.policy_model import PlanRefused, policy_shape
 from jobs.telemetry.attempt_spec import spec_json
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.series import MAX_POINTS, SeriesWindow

@@ -6,6 +6,7 @@
 import math
 import tomllib
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
@@ -110,7 +111,8 @@ class Constants:
         return self._with(values, "measured", source, spread)
 
     def _with(self, values: Mapping[str, object], evidence: Evidence, source: str, spread: float = 1.0) -> "Constants":
-        changed = dict(self._constants)
+        made = copy(self)
+        made._constants = changed = dict(self._constants)
         for name, value in values.items():
             if name not in changed:
                 raise ConstantInvalid(name, Sentence("There is no constant {name!r}.", name=name))
@@ -118,7 +120,9 @@ class Constants:
             changed[name] = replace(
                 changed[name], value=number, evidence=evidence, source=source, spread=spread, is_changed=True
             )
-        return Constants(changed)
+        for group in {name.partition(".")[0] for name in values}:  # of the others nothing has changed
+            setattr(made, group, GROUPS[group](**made._values(group)))
+        return made
 
 
 def _checked(constant: Constant, value: object) -> float:

@@ -174,6 +174,12 @@ class Estimator:
         """Return the middle seconds of a step of a job of which it was estimated here whether it fits."""
         return step_time(fit.job, fit.engine, self._constants, self._memo).step.middle
 
+    def rests_on_for_time(self, fit: Fit) -> frozenset[str]:
+        """Return the names of the constants that the seconds of a step rest on, beside those of `fit.names`."""
+        self._constants.names = set()
+        step_time(fit.job, fit.engine, self._constants, self._memo)
+        return frozenset(self._constants.names)
+
     def answer(self, fit: Fit) -> Estimate:
         """Return the whole answer for a job of which it was estimated here whether it fits."""
         job, constants = fit.job, self._constants
@@ -223,6 +229,7 @@ class Estimator:
         """
         made = Estimator(self._constants.with_values({name: value}))
         made._memo = self._memo.without(name, made._constants)
+        made._valid = self._valid  # whether a job can be rests on no constant
         return made
 
     def _with_engine(self, job: Job) -> tuple[Job, EngineMemory | None]:

@@ -3,10 +3,10 @@
 With each part is kept which constants it was made of, so that an answer can say what it rests on.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
-from jobs.planner.constant import FULL_NAMES, GROUPS, Constants
+from jobs.planner.constant import FULL_NAMES, GROUPS, Constants, Evidence
 
 Made = TypeVar("Made")
 
@@ -28,14 +28,19 @@ class _NotingGroup:
 
 
 class TrackedConstants(Constants):
-    """Constants that note which of them were used: `names` since it was set, `seen` ever."""
+    """Constants that note which of them were used: `names` since it was set, `seen` ever. `plain` are they themselves,
+    which note nothing."""
 
     def __init__(self, constants: Constants) -> None:
-        super().__init__({constant.name: constant for constant in constants.all()})
+        self.plain: Constants = constants.plain if isinstance(constants, TrackedConstants) else constants
+        self._constants = self.plain._constants
         self.names: set[str] = set()
         self.seen: set[str] = set()
         for group in GROUPS:
-            setattr(self, group, _NotingGroup(group, getattr(self, group), self))
+            setattr(self, group, _NotingGroup(group, getattr(self.plain, group), self))
+
+    def _with(self, values: Mapping[str, object], evidence: Evidence, source: str, spread: float = 1.0) -> Constants:
+        return self.plain._with(values, evidence, source, spread)
 
     def value(self, name: str) -> float:
         """See Constants."""

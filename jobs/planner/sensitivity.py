@@ -7,9 +7,9 @@ are made anew.
 from dataclasses import dataclass
 
 from jobs.planner.constant import Constant, Constants
-from jobs.planner.estimate import Estimator
+from jobs.planner.estimate import Estimator, Fit
 from jobs.planner.job import Job
-from jobs.planner.result import Estimate, Interval, Verdict
+from jobs.planner.result import Interval, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,24 +31,47 @@ class Sensitivity:
 def sensitivities(job: Job, constants: Constants | None = None) -> tuple[Sensitivity, ...]:
     """Return the constants that move a job's answer, the one that moves it most first; what a project has set or
     measured is taken as known. Raises: JobInvalid."""
-    estimator = Estimator(constants)
-    now = estimator.estimate(job)
-    open_ones = [constant for constant in estimator.rests_on() if not constant.is_changed]
-    unsorted = [_sensitivity(job, constant, estimator, now) for constant in open_ones]
-    return tuple(sorted((each for each in unsorted if each.share > 0), key=lambda each: -each.share))
+    varying = _Varying(job, constants)
+    moved = [varying.by(constant) for constant in varying.open_constants()]
+    return tuple(sorted((each for each in moved if each.share > 0), key=lambda each: -each.share))
 
 
-def _sensitivity(job: Job, constant: Constant, estimator: Estimator, now: Estimate) -> Sensitivity:
-    low, high = (estimator.varied(constant.name, end).estimate(job) for end in (constant.low, constant.high))
-    needed = [_needed(estimated, now.pool) for estimated in (low, now, high)]
-    seconds = [estimated.time.step.middle for estimated in (low, now, high)]
-    return Sensitivity(
-        constant=constant,
-        needed=Interval(low=min(needed), middle=needed[1], high=max(needed)),
-        seconds=Interval(low=min(seconds), middle=seconds[1], high=max(seconds)),
-        verdicts=(low.verdict, high.verdict),
-    )
+class _Varying:
+    """A job's bytes and seconds, with one constant or another at an end of its range. What rests on none of them is not
+    asked again: of most constants only the seconds are."""
+
+    def __init__(self, job: Job, constants: Constants | None) -> None:
+        self._job = job
+        self._estimator = Estimator(constants)
+        self._fit = self._estimator.fit(job)
+        self._seconds = self._estimator.seconds(self._fit)
+        self._names_of_time = self._estimator.rests_on_for_time(self._fit)
+
+    def open_constants(self) -> list[Constant]:
+        """Return the constants that bytes or seconds rest on and that nobody has set or measured here."""
+        used = self._fit.names | self._names_of_time
+        return [each for each in self._estimator.rests_on() if each.name in used and not each.is_changed]
+
+    def by(self, constant: Constant) -> Sensitivity:
+        """Return how far a constant moves the answer."""
+        low, high = (self._at(constant, end) for end in (constant.low, constant.high))
+        needed = [_needed(fit, self._fit.pool.name) for fit in (low[0], self._fit, high[0])]
+        seconds = [low[1], self._seconds, high[1]]
+        return Sensitivity(
+            constant=constant,
+            needed=Interval(low=min(needed), middle=needed[1], high=max(needed)),
+            seconds=Interval(low=min(seconds), middle=seconds[1], high=max(seconds)),
+            verdicts=(low[0].verdict, high[0].verdict),
+        )
+
+    def _at(self, constant: Constant, value: float) -> tuple[Fit, float]:
+        """Return whether the job fits with another value of a constant, and the seconds of a step."""
+        if value == constant.value:
+            return self._fit, self._seconds
+        varied = self._estimator.varied(constant.name, value)
+        fit = varied.fit(self._job) if constant.name in self._fit.names else self._fit
+        return fit, varied.seconds(fit)
 
 
-def _needed(estimate: Estimate, pool_name: str) -> float:
-    return float(next(pool for pool in estimate.pools if pool.name == pool_name).binding.memory.total)
+def _needed(fit: Fit, pool_name: str) -> float:
+    return float(next(pool for pool in fit.pools if pool.name == pool_name).binding.memory.total)

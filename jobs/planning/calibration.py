@@ -27,7 +27,8 @@ from jobs.planner.estimate import estimate
 from jobs.planner.read.context import Workload
 from jobs.planner.result import JobInvalid
 from jobs.planning.plan_vs_measured import RunMeasurements, read_measured
-from jobs.planning.question import PlannerQuestion, PlanRefused
+from jobs.planning.policy_model import PlanRefused
+from jobs.planning.question import PlannerQuestion
 from jobs.planning.run_plan import question_of
 from jobs.planning.settings import MeasuredConstant, constants_of, constants_without, keep_calibration, measured_on
 

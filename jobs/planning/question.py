@@ -6,9 +6,8 @@
     moved_by(asked) -> constants that move the answer most
     layouts(asked, goal="time") -> SearchResult
 
-A model is read from a config.json that somebody pasted, the catalog of known models, or, for people who may launch,
-the config.json of a folder or a hub repository (jobs.preflight.preview.read_config). Hardware is hypothetical
-(`WhatIf`) or what the cluster has. Whatever cannot be is a PlanRefused: the field at fault and a sentence.
+Hardware is hypothetical (`WhatIf`) or what the cluster has. Whatever cannot be is a PlanRefused: the field at fault and
+a sentence.
 """
 
 from collections import Counter
@@ -22,7 +21,7 @@ from django.utils.translation import ngettext
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.recipe import Recipe
+from jobs.catalog.recipe import Recipe, UnknownRecipe, recipe
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource, RunSpec
 from jobs.cluster.ray_api import ClusterState, Node
@@ -38,30 +37,16 @@ from jobs.planner.result import Estimate, JobInvalid
 from jobs.planner.search.advice import PlanAdvice, advise
 from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, search
 from jobs.planner.sensitivity import Sensitivity, sensitivities
-from jobs.planner.shapes.known import shape_of
-from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
+from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planning.earlier_lengths import earlier_lengths
+from jobs.planning.policy_model import PlanRefused, policy_shape
 from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, prices_of
-from jobs.preflight.client import TrialFailed
-from jobs.preflight.preview import kept_config, known_data, read_config
+from jobs.preflight.preview import known_data
 
 MAX_LAYOUTS_LISTED = 100
 _PER_NODE = 8  # devices of a node of a recipe's hardware
 _MODEL_KNOBS = {"critic": "models.critic_path", "reference": "models.reference_path", "teacher": "models.teacher_path"}
-
-
-class PlanRefused(ValueError):
-    """There is no answer; `field` names what is wrong (a field of the spec, or of what was asked beside it).
-
-    `needs_config`: the model is not known here, and its config.json would tell. `is_unread`: it was not looked for yet.
-    """
-
-    def __init__(self, field: str, message: str, *, needs_config: bool = False, is_unread: bool = False) -> None:
-        self.field = field
-        self.needs_config = needs_config
-        self.is_unread = is_unread
-        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,56 +209,12 @@ def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
     return WhatIf(accelerator=accelerator, **numbers)
 
 
-def policy_shape(
-    model: ModelSource,
-    *,
-    config: Mapping[str, Any] | None = None,
-    project: Project | None = None,
-    may_read: bool,
-    reads: bool = True,
-) -> tuple[ModelShape, str]:
-    """Return the shape of a spec's model, and a sentence on how it was found if that is an assumption, else "".
-
-    `config` goes before what `model` says; of what runs wrote only those of `project` are read. A hub id that
-    the catalog knows is not asked for; a folder is read if `may_read`, and where it cannot be, one that is named like a
-    known repository is taken to hold that model.
-    Without `reads` only what was read a while ago is taken. Raises: PlanRefused.
-    """
-    if config is not None:
-        return shape_of_config(config, name=model.id), ""
-    if model.kind != "path":
-        try:
-            return shape_of(model.id), ""
-        except LookupError as unknown:
-            problem = sentence_of(unknown)
-    else:
-        problem = _("The folder of the model is not read for viewers. Give its config.json with the spec.")
-    if may_read:
-        try:
-            read = (read_config if reads else kept_config)(model, project=project)
-            if read is None:
-                raise PlanRefused("model.id", _("The model's config.json is being read."), is_unread=True)
-            return shape_of_config(read, name=model.id), ""
-        except TrialFailed as failed:
-            problem = failed.message
-    if model.kind == "path":
-        name = model.id.rstrip("/").rpartition("/")[2]
-        try:
-            note = _("%(path)s cannot be read from here; its name suggests %(name)s.")
-            return shape_of(name), note % {"path": model.id, "name": name}
-        except LookupError:
-            pass
-    raise PlanRefused("model.id", problem, needs_config=True)
-
-
-def shape_of_config(config: Any, *, name: str) -> ModelShape:
-    """Return the shape that a config.json describes. Raises: PlanRefused, naming the key."""
-    if not isinstance(config, Mapping):
-        raise PlanRefused("config", _('A config.json is a JSON object, as in {"model_type": …}.'))
+def hardware_of_recipe(recipe_id: str, spec: RunSpec) -> WhatIf | None:
+    """Return the hardware that a recipe names, None for no recipe. Raises: PlanRefused for one that is not known."""
     try:
-        return read_shape(config, name=name)
-    except ShapeUnreadable as unreadable:
-        raise PlanRefused("config", sentence_of(unreadable)) from unreadable
+        return recipe_hardware(recipe(recipe_id), spec) if recipe_id else None
+    except UnknownRecipe as unknown:
+        raise PlanRefused("recipe", sentence_of(unknown)) from unknown
 
 
 def recipe_hardware(recipe: Recipe, spec: RunSpec) -> WhatIf | None:

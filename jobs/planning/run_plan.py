@@ -29,7 +29,8 @@ from jobs.planning.plan_vs_measured import (
     planned_rows,
     read_measured,
 )
-from jobs.planning.question import PlannerQuestion, PlanRefused, WhatIf, estimate_of, question
+from jobs.planning.policy_model import PlanRefused
+from jobs.planning.question import PlannerQuestion, WhatIf, estimate_of, question
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 Missing = Literal["", "no_steps", "phase_not_told", "no_peaks", "role_not_told", "state_not_told"]

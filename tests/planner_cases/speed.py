@@ -1,9 +1,13 @@
 """How long the layout search takes, on a published recipe with layouts enough, and a question of many devices: seconds
 of a CPU, so that a busy machine does not count, and medians of a few."""
 
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.recipe import recipes
@@ -18,6 +22,7 @@ SEARCH_GOAL = 1.0
 RANKED = 1000
 CAN_GOAL = 1.0
 _ROUNDS = 3
+_ROOT = Path(__file__).parents[2]
 
 _RECIPE, _MODEL = "verl-grpo-qwen3-8b-throughput", "qwen3-8b"
 _LARGE, _METHOD = "qwen3-235b-a22b", "ppo"
@@ -42,6 +47,19 @@ def seconds_of_can_it_run() -> tuple[str, float]:
     compare_hardware(shape, kinds, "sft")  # what is read once per process is not the answer's time
     seconds = _median(lambda: compare_hardware(shape, kinds, _METHOD))
     return f"{_LARGE}, {_METHOD}, {len(kinds)} accelerators", seconds
+
+
+def seconds_of_a_cold_process() -> tuple[str, float]:
+    """Return the same kind of question as a command of its own, modules and catalogs read anew, and its seconds."""
+    command = [sys.executable, "manage.py", "can_it_run", _LARGE, "--method", "grpo", "--on", *_SIDE_BY_SIDE]
+    took = []
+    for _ in range(_ROUNDS + 1):  # the first one writes bytecode and tables
+        before = os.times()
+        subprocess.run(command, cwd=_ROOT, stdout=subprocess.DEVNULL, check=True)
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        took.append(used)
+    return f"{_LARGE}, grpo, {len(_SIDE_BY_SIDE)} accelerators", statistics.median(took[1:])
 
 
 def _median(function: Callable[[], object]) -> float:

@@ -6,6 +6,7 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 from pydantic import JsonValue
 
+from console.api.planner.estimate_schema import PlanInterval, PlanPool
 from console.api.planner.fit_schema import (
     HOST_GB,
     WITHIN_HOURS,
@@ -15,7 +16,6 @@ from console.api.planner.fit_schema import (
     answer_fields,
     bytes_of,
 )
-from console.api.planner.schema import PlanInterval, PlanPool
 from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import project_for
 from console.budget import expensive

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from ninja import Field, Schema
+from pydantic import BaseModel, Field
 
-from console.api.planner.schema import PlanInterval
+from console.api.planner.estimate_schema import PlanInterval
 from jobs.planner.can_it_run.headline import doubt, share_of
 from jobs.planner.can_it_run.plans import Way
 from jobs.planner.can_it_run.verdict import ASSUMED_HOST_BYTES, MOST_HOURS, DeviceNeed, FitVerdict
@@ -20,7 +20,7 @@ def bytes_of(host_gb: float | None) -> int:
     return round((host_gb or 0.0) * 1e9)
 
 
-class LayoutNeed(Schema):
+class LayoutNeed(BaseModel):
     """The fewest devices in one way to train, null: with none of those that were tried; the phase that binds there,
     what it takes, and whether it is tight, or of the nearest miss. `share`: the most that it takes of a device or of a
     node's host memory; `doubt`: how far that may be off, where it is tight; `disk_bytes`: of one checkpoint."""
@@ -55,7 +55,7 @@ class LayoutNeed(Schema):
         )
 
 
-class FitAnswer(Schema):
+class FitAnswer(BaseModel):
     """Whether it runs on one hardware, in a sentence (`says`) and what stands under it (`more`). Possible: it fits, but
     not practically. `practical`: the fewest devices whose step is short enough, `possible`: fewer ones, whose step is
     not; `needs`: less on the host first; `others`: further ways to train that take fewer devices."""

@@ -10,23 +10,20 @@ from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLay
 from console.api.problem import EXPENSIVE, REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from console.budget import expensive
-from jobs.catalog.recipe import UnknownRecipe, recipe
-from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.parse import SpecInvalid
-from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.constant import Constant, shipped_constants
 from jobs.planner.read.context import Workload
+from jobs.planning.policy_model import PlanRefused
 from jobs.planning.question import (
     PlannerQuestion,
-    PlanRefused,
     WhatIf,
     advice,
     estimate_of,
+    hardware_of_recipe,
     layouts,
     question,
-    recipe_hardware,
     sensitivities_of,
 )
 from jobs.planning.settings import PlanSettingsRefused, change_settings, constants_of, outdated
@@ -154,20 +151,12 @@ def _question(request: HttpRequest, home: Project, body: PlanIn) -> PlannerQuest
             user=caller(request),
             state=cluster_state(),
             what_if=None if what_if is None else WhatIf(**what_if.dict()),
-            fallback=named_by_recipe(body.recipe, spec),
+            fallback=hardware_of_recipe(body.recipe, spec),
             config=body.config,
             workload=Workload(**workload.dict()) if workload is not None else None,
         )
     except PlanRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error
-
-
-def named_by_recipe(recipe_id: str, spec: RunSpec) -> WhatIf | None:
-    """Return the hardware that a recipe names, None for no recipe. Raises: RequestProblem for one that is not known."""
-    try:
-        return recipe_hardware(recipe(recipe_id), spec) if recipe_id else None
-    except UnknownRecipe as unknown:
-        raise RequestProblem(422, sentence_of(unknown), field="recipe") from unknown
 
 
 def _settings(home: Project) -> PlanSettingsOut:

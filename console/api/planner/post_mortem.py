@@ -11,8 +11,8 @@ from console.budget import expensive
 from console.labels.post_mortem import change_sentence, post_mortem_sentences
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
+from jobs.planning.policy_model import PlanRefused
 from jobs.planning.post_mortem import KnownBy, post_mortem
-from jobs.planning.question import PlanRefused
 
 router = Router(tags=["runs", "planner"])
 

@@ -6,14 +6,15 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from console.api.planner.calibration import JoiningOut
-from console.api.planner.schema import PlanInterval
+from console.api.planner.estimate_schema import PlanInterval
 from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import caller, run_for
 from console.budget import expensive
 from jobs.cluster.ray_api import cluster_state
 from jobs.planning.joining import joining_of
 from jobs.planning.plan_vs_measured import PlannedRow
-from jobs.planning.question import PlanRefused, WhatIf
+from jobs.planning.policy_model import PlanRefused
+from jobs.planning.question import WhatIf
 from jobs.planning.run_plan import Absent, Missing, RunPlan, run_plan
 
 router = Router(tags=["runs", "planner"])

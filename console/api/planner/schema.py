@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 from ninja import Body, Field, Schema
 from pydantic import JsonValue
 
+from console.api.planner.estimate_schema import PlanInterval, PlanPool, PlanSensitivity
 from console.api.runs.spec_schema import SpecIn
 from jobs.catalog.value import Value
-from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
+from jobs.planner.result import Estimate, Interval
 from jobs.planner.search.advice import LargestTerm, OfferedChange, PlanAdvice
 from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
 from jobs.planner.sensitivity import Sensitivity
@@ -59,65 +60,6 @@ class LayoutsIn(PlanIn):
 
     goal: str = Field("time", description="time, cost or room")
     limit: int = Field(20, strict=True, description="Layouts to list, 1 to 100")
-
-
-class PlanInterval(Schema):
-    """A quantity, and how sure it is."""
-
-    low: float
-    middle: float
-    high: float
-
-    @classmethod
-    def of(cls, value: Interval) -> "PlanInterval":
-        """Return an interval as the API gives it."""
-        return cls(low=value.low, middle=value.middle, high=value.high)
-
-
-class PlanPhase(Schema):
-    """The peak of a phase on the device of a pool that holds most: bytes by term, and the same by who holds them."""
-
-    phase: str
-    role: str = Field(description="Who works then")
-    total: int
-    terms: dict[str, int]
-    by_role: dict[str, dict[str, int]]
-
-    @classmethod
-    def of(cls, phase: PhaseMemory) -> "PlanPhase":
-        """Return a phase as the API gives it."""
-        return cls(
-            phase=phase.phase,
-            role=phase.role,
-            total=phase.memory.total,
-            terms={str(term): held for term, held in phase.memory.terms.items()},
-            by_role={
-                role: {str(term): held for term, held in memory.terms.items()} for role, memory in phase.by_role.items()
-            },
-        )
-
-
-class PlanPool(Schema):
-    """Devices that hold the same roles; `limit`: bytes of one that a job can use, `share`: the peak's part of it."""
-
-    name: str
-    num_devices: int
-    limit: int
-    share: float
-    binding: str = Field(description="The phase that needs most")
-    phases: list[PlanPhase]
-
-    @classmethod
-    def of(cls, pool: PoolEstimate) -> "PlanPool":
-        """Return a pool as the API gives it."""
-        return cls(
-            name=pool.name,
-            num_devices=pool.num_devices,
-            limit=pool.limit,
-            share=pool.share,
-            binding=pool.binding.phase,
-            phases=[PlanPhase.of(phase) for phase in pool.phases],
-        )
 
 
 class PlanRollout(Schema):
@@ -300,41 +242,6 @@ class PlanLargestTerm(Schema):
         """Return a term as the API gives it."""
         change = None if term.change is None else PlanChangeOut.of(term.change)
         return cls(of=term.of, key=term.key, now=term.now, after=term.after, change=change)
-
-
-class PlanSensitivity(Schema):
-    """A constant, and the answer over its range from `low` to `high`: bytes of the pool that binds and seconds of a
-    step, from the least to the most with what they are now between; `share`: how far whichever moves more does."""
-
-    name: str
-    label: str
-    value: float
-    low: float
-    high: float
-    unit: str
-    is_measured: bool
-    needed: PlanInterval
-    seconds: PlanInterval
-    verdicts: list[Literal["fits", "tight", "no"]] = Field(description="At low and at high")
-    share: float
-
-    @classmethod
-    def of(cls, sensitivity: Sensitivity) -> "PlanSensitivity":
-        """Return a sensitivity as the API gives it."""
-        constant = sensitivity.constant
-        return cls(
-            name=constant.name,
-            label=constant.label,
-            value=constant.value,
-            low=constant.low,
-            high=constant.high,
-            unit=constant.unit,
-            is_measured=constant.evidence == "measured",
-            needed=PlanInterval.of(sensitivity.needed),
-            seconds=PlanInterval.of(sensitivity.seconds),
-            verdicts=list(sensitivity.verdicts),
-            share=sensitivity.share,
-        )
 
 
 class PlanAdviceOut(Schema):

@@ -27,7 +27,8 @@ from jobs.models import Project
 from jobs.planner.can_it_run.plans import METHODS, Demand
 from jobs.planner.can_it_run.verdict import MOST_HOURS
 from jobs.planner.shapes.model_shape import ModelShape
-from jobs.planning.question import PlanRefused, cluster_fleet, policy_shape, shape_of_config
+from jobs.planning.policy_model import PlanRefused, policy_shape, shape_of_config
+from jobs.planning.question import cluster_fleet
 
 MAX_OPTIONS = 8
 MAX_CONFIG_CHARS = 6000

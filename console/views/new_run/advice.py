@@ -29,14 +29,8 @@ from jobs.planner.result import TIGHT_FROM, Interval, Verdict
 from jobs.planner.search.advice import OfferedChange, PlanAdvice
 from jobs.planner.search.layout_space import spaces_of
 from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
-from jobs.planning.question import (
-    MAX_LAYOUTS_LISTED,
-    PlannerQuestion,
-    PlanRefused,
-    estimate_of,
-    sensitivities_of,
-    shape_of_config,
-)
+from jobs.planning.policy_model import PlanRefused, shape_of_config
+from jobs.planning.question import MAX_LAYOUTS_LISTED, PlannerQuestion, estimate_of, sensitivities_of
 from jobs.planning.question import advice as advise
 from jobs.planning.question import layouts as search
 

@@ -22,9 +22,9 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.planner.result import JobInvalid
+from jobs.planning.policy_model import PlanRefused
 from jobs.planning.question import (
     PlannerQuestion,
-    PlanRefused,
     WhatIf,
     estimate_of,
     question,

@@ -18,7 +18,8 @@ from jobs.accounts.access import allows
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Run
 from jobs.planning.joining import joining_of
-from jobs.planning.question import PlanRefused, what_if_of
+from jobs.planning.policy_model import PlanRefused
+from jobs.planning.question import what_if_of
 from jobs.planning.run_plan import run_plan
 
 _MOST_PER_NODE = 8

@@ -11,8 +11,8 @@ from console.views.run.files import visible_run
 from console.views.run.symptoms import clone_url
 from jobs.accounts.access import allows
 from jobs.cluster.ray_api import cluster_state
+from jobs.planning.policy_model import PlanRefused
 from jobs.planning.post_mortem import post_mortem
-from jobs.planning.question import PlanRefused
 
 
 @require_GET

@@ -65,16 +65,17 @@ def generation_seconds(
     constants: Constants,
     *,
     share: float = 1.0,
+    memory: EngineMemory | None = None,
 ) -> Interval:
     """Return seconds until the last of a batch's responses is there, over `num_engines` that share it evenly. `share`:
-    of the speed of an engine that serves alone.
+    of the speed of an engine that serves alone. `memory`: what the engine holds, where that was estimated before.
 
     Raises: JobInvalid for what no engine takes, for lengths that are not positive, and where a sequence of the greatest
     length does not fit into the engine's cache.
     """
     _validate(rollouts, num_engines)
     lengths = rollouts.lengths
-    memory = engine_memory(engine, accelerator, constants)
+    memory = memory or engine_memory(engine, accelerator, constants)
     if memory.shortage is not None and memory.shortage.field != "engine.max_model_len":
         raise JobInvalid(memory.shortage.field, memory.shortage.text)
     longest = lengths.max_prompt + lengths.max_response
@@ -141,6 +142,7 @@ def _quantiles(num: int, groups: int) -> tuple[tuple[float, float], ...]:
     return tuple((count, _NORMAL.inv_cdf(share)) for count, share in made)
 
 
+@lru_cache(maxsize=256)
 def _center(mean: float, cap: int, spread: float) -> float:
     """Return mu of the log-normal whose mean after the cut at `cap` is `mean`."""
     low, high, edge = math.log(mean) - spread * spread, math.log(cap) + 8 * spread, math.log(cap)

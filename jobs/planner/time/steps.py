@@ -167,7 +167,7 @@ def _rl_phases(
     training = job.policy
     rollout = memo.of(
         "rollout",
-        (engine, job.fleet.accelerator),
+        (engine, job.fleet.accelerator, memory),
         lambda: _rollout(job, rollouts, engine, batch, memory, constants),
         rollouts,
         job.schedule,
@@ -222,15 +222,18 @@ def _rollout(
     if memory.shortage is not None or memory.cache.longest_sequence() < longest:
         room = 2 * max(memory.cache.sequence_bytes(longest), 2**30)
         able = replace(engine, kv_cache_bytes=room, max_model_len=longest)
+    held = memory if able is engine else None
     share = constants.decode.rollout_share
-    synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, constants, share=share)
+    synchronous = generation_seconds(
+        able, accelerator, rollouts, engine.num_engines, constants, share=share, memory=held
+    )
     synchronous += _drawn_again(able, job, rollouts, constants)
     if job.schedule == "sync" or not job.staleness:
         return synchronous
     # No batch waits for its longest response: engines run as full as cache and queue allow.
-    held = memory.kv_tokens / max(batch.length, 1.0) if memory.kv_tokens else 1.0
+    resident = memory.kv_tokens / max(batch.length, 1.0) if memory.kv_tokens else 1.0
     queued = batch.samples / engine.num_engines * (1 + job.staleness)
-    at_once = max(int(min(held, queued, memory.max_num_seqs)), 1)
+    at_once = max(int(min(resident, queued, memory.max_num_seqs)), 1)
     output = batch.length - batch.prompt
     rate = decode_tokens_per_second(engine, accelerator, at_once, batch.prompt, output, constants)
     bulk = rate.inverse(batch.samples * output / engine.num_engines)

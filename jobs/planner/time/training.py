@@ -7,7 +7,9 @@ the optimizer, and a floor below which the host cannot launch kernels.
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, FrozenModel, Layout, Training
@@ -222,15 +224,17 @@ def stage_layers(model: ModelShape, layout: Layout, stage: int) -> tuple[int, in
 
 def _held(model: ModelShape, layout: Layout, stage: int) -> list[tuple[LayerShape, int]]:
     """Return the layers of a stage by kind, and how many."""
+    kinds = layer_kinds(model)
     if layout.pipeline == 1:
-        return list(layer_kinds(model))
-    start, end = stage_layers(model, layout, stage)
-    counts: dict[int, tuple[LayerShape, int]] = {}
-    kinds = {layer: layer for layer, _ in layer_kinds(model)}
-    for layer in model.layers[start:end]:
-        kind = kinds[layer]
-        counts[id(kind)] = (kind, counts.get(id(kind), (kind, 0))[1] + 1)
-    return list(counts.values())
+        return list(kinds)
+    return [(kinds[place][0], count) for place, count in _kinds_between(model, *stage_layers(model, layout, stage))]
+
+
+@lru_cache(maxsize=1024)
+def _kinds_between(model: ModelShape, start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return which of `layer_kinds` the layers from `start` to before `end` are, and how many of each."""
+    places = {kind: place for place, (kind, _) in enumerate(layer_kinds(model))}
+    return tuple(Counter(places[layer] for layer in model.layers[start:end]).items())
 
 
 def _stage_elements(model: ModelShape, layout: Layout, stage: int) -> tuple[float, float]:

@@ -331,7 +331,7 @@ def test_what_is_typed_is_not_looked_for_until_an_editor_says_so(
         read.append(model.id)
         return dict(models()["qwen3-8b"].config)
 
-    monkeypatch.setattr("jobs.planning.question.read_config", found)
+    monkeypatch.setattr("jobs.preflight.preview.read_config", found)
     page = text(editor, model="somebody/tuned", method="sft", on="l4")
     address = re.search(r'href="(/guide/devices\?[^"]*read=1[^"]*)"', page)
 
@@ -350,6 +350,6 @@ def test_no_folder_is_read_for_a_viewer(project: Project, tmp_path: Any, monkeyp
     def never(model: Any, **_: Any) -> Any:
         raise AssertionError(model)
 
-    monkeypatch.setattr("jobs.planning.question.read_config", never)
+    monkeypatch.setattr("jobs.preflight.preview.read_config", never)
 
     assert "not read for viewers" in text(signed_in(project, "viewer"), model=str(tmp_path), read="1")

@@ -101,7 +101,7 @@ def test_no_path_of_the_server_is_read_for_a_viewer(
         read.append(model.id)
         return CONFIG
 
-    monkeypatch.setattr("jobs.planning.question.read_config", spy)
+    monkeypatch.setattr("jobs.preflight.preview.read_config", spy)
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     refused = ask(client_of(project, "viewer"), spec=spec(str(tmp_path)))
 

@@ -59,7 +59,6 @@ def test_a_place_without_an_entry_is_no_answer() -> None:
     [
         ('[a]\nsize = 1\nevidence = "run"\nsource = "s"\ncolour = 1', "a: a row has no key 'colour'"),
         ('[a]\nsize = 1\nevidence = "rumor"\nsource = "s"', "a: 'rumor' is no grade of evidence"),
-        ('[a]\nsize = 1\nevidence = "run"\nsource = "s"\nsettings = { x = 1 }', "a: there is no knob 'x'"),
     ],
 )
 def test_a_bad_row_is_named(text: str, says: str, other_catalogue: Path) -> None:
