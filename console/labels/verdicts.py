@@ -104,4 +104,4 @@ def _reason(factor: Factor) -> str:
             text = _("%(before)s kernels or operators before, %(after)s after")
         case _:
             text = _("only %(share)s of the names of kernels or operators in common (%(before)s, %(after)s)")
-    return text % {"before": before or "—", "after": after or "—", "share": share_text(factor.value)}
+    return counted(text % {"before": before or "—", "after": after or "—", "share": share_text(factor.value)})

@@ -109,6 +109,13 @@ def set_bands(
     project.metric_bands = held.metric_bands
 
 
+def _given(ends: object) -> str:
+    """Return a band that is none, as people would write it."""
+    if not isinstance(ends, (list, tuple)):
+        return repr(ends)[:60]
+    return " – ".join(f"{end:g}" if isinstance(end, float) else str(end) for end in ends)[:60]
+
+
 def _checked(name: str, ends: object) -> list[float] | None:
     if not 0 < len(name) <= MAX_NAME_CHARS or any(ord(c) < 33 or c == BY for c in name):
         text = _("%(given)r is not the name of a metric. Use one as charts call it, like kl/reference.")
@@ -119,5 +126,5 @@ def _checked(name: str, ends: object) -> list[float] | None:
     are_numbers = all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in values)
     if values and not (are_numbers and len(values) == 2 and -math.inf < values[0] < values[1] < math.inf):
         text = _("The band of %(metric)s is %(given)s. Use two numbers, the smaller first, or none for no band.")
-        raise BandRefused(name, text % {"metric": metric(name).label, "given": repr(ends)[:60]})
+        raise BandRefused(name, text % {"metric": metric(name).label, "given": _given(ends)})
     return [float(end) for end in values]

@@ -41,6 +41,7 @@ from jobs.storage.floor import room_for_people
 from jobs.telemetry.notify import run_changed, trace_changed
 from jobs.traces import turns
 from jobs.traces.turns import LOST_AFTER
+from profiling.counted import counted
 from profiling.trace.store import NotAStore, Store
 
 log = logging.getLogger(__name__)
@@ -319,7 +320,7 @@ def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, o
     while True:
         if time.monotonic() > end:
             text = _("The import took longer than %(n)s minutes. Record fewer steps, or raise the limit.")
-            return {}, text % {"n": round(settings.TRACE_IMPORT_SECONDS / 60)}
+            return {}, counted(text % {"n": round(settings.TRACE_IMPORT_SECONDS / 60)})
         if time.monotonic() >= beat_at:
             if not _beat(layer, progress):
                 return {}, _("Another import of the same file is under way.")

@@ -23,6 +23,7 @@ from jobs.catalog.value import is_storable
 from jobs.models import Layer, Project, Run, Trace
 from jobs.storage import floor, quotas
 from jobs.traces.imports import delete_folder, notify, send, source_path, trace_folder
+from profiling.counted import counted
 from profiling.trace.importing import reader_of
 from profiling.trace.limits import Unreadable
 
@@ -118,7 +119,7 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
             raise TraceOffsetWrong(layer.received)
         if not data or offset + len(data) > layer.size:
             text = _("%(n)s bytes from %(offset)s on do not fit into a file of %(size)s bytes.")
-            raise TraceRefused("offset", text % {"n": len(data), "offset": offset, "size": layer.size})
+            raise TraceRefused("offset", counted(text % {"n": len(data), "offset": offset, "size": layer.size}))
         _check_free_space(len(data))
         _append(path, offset, data)
         done = offset + len(data)

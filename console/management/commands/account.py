@@ -10,6 +10,7 @@ from jobs.accounts.identities import connect
 from jobs.accounts.members import MemberRefused, set_member
 from jobs.accounts.people import PersonRefused, activate, deactivate, find_person, leave_all, people, set_superuser
 from jobs.models import Project
+from profiling.counted import counted
 
 
 class Command(BaseCommand):
@@ -61,7 +62,7 @@ def _list(options: dict[str, Any]) -> str:
 def _deactivate(options: dict[str, Any]) -> str:
     name = options["username"]
     ended = deactivate(username=name, actor=None, now=timezone.now())
-    return (
+    return counted(
         f"{name} is inactive: {ended.tokens} tokens revoked, {ended.sessions} sessions and {ended.links} unused "
         "sign-in links ended. Runs go on."
     )

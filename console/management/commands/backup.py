@@ -12,6 +12,7 @@ from console.labels.numbers import size
 from jobs.accounts.audit import record
 from jobs.backup.backup import write_backup
 from jobs.backup.problem import BackupRefused
+from profiling.counted import counted
 
 
 class Command(BaseCommand):
@@ -38,7 +39,7 @@ class Command(BaseCommand):
         except DatabaseError as error:  # full, or not migrated yet: the backup is whole all the same
             self.stderr.write(f"The audit does not know of this backup: {error}")
         linked = f", {done.num_linked} of them linked" if options["link_to"] else ""
-        self.stdout.write(f"{done.path}: {done.num_files} files{linked}, {size(done.num_bytes)}")
+        self.stdout.write(counted(f"{done.path}: {done.num_files} files{linked}, {size(done.num_bytes)}"))
         if done.num_live:
             self.stdout.write(f"{done.num_live} attempts wait or train; after a restore runners send what came since")
         for name in done.missing:

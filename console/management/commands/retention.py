@@ -10,6 +10,7 @@ from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand
 from console.command_line.api_json import RetentionJson
 from console.labels.numbers import size
+from profiling.counted import counted
 
 
 class Command(ApiCommand):
@@ -52,7 +53,7 @@ class Command(ApiCommand):
         if not policy["rules"]:
             self.stdout.write("Everything is kept for good.")
         days = policy["trash_days"] if policy["trash_days"] is not None else policy["console_trash_days"]
-        self.stdout.write(f"{'trash':<12} {days} days")
+        self.stdout.write(counted(f"{'trash':<12} {days} days"))
 
     def _show_going(self, client: ApiClient, project: str, rules: Mapping[str, object]) -> None:
         preview = client.preview_retention(project, rules)

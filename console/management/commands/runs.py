@@ -6,6 +6,7 @@ from typing import Any
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand
+from profiling.counted import counted
 
 VERBS = ("tag", "untag", "archive", "restore", "stop", "delete")
 
@@ -45,7 +46,7 @@ class Command(ApiCommand):
                 f"{run['id']}  {run['state']:<9} {run['step']:>6}/{run['num_steps']:<6} {run['name']}{tags}"
             )
         more = "" if page["is_counted"] else "more than "
-        self.stdout.write(f"{len(page['runs'])} of {more}{page['total']} runs")
+        self.stdout.write(counted(f"{len(page['runs'])} of {more}{page['total']} runs"))
         return 0
 
     def _change(self, client: ApiClient, options: Mapping[str, Any]) -> int:
@@ -53,5 +54,5 @@ class Command(ApiCommand):
         done = client.change_runs(body, project=options["project"])
         for run in done["refused"]:
             self.stderr.write(f"{run['id']} {run['name']}: {run['message']}")
-        self.stdout.write(f"{options['do']}: {len(done['done'])} runs changed")
+        self.stdout.write(counted(f"{options['do']}: {len(done['done'])} runs changed"))
         return REFUSED if done["refused"] else 0

@@ -19,6 +19,7 @@ from jobs.planner.diffusion.job import DIFFUSION_METHODS, Picture, stream_tokens
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.config_values import ShapeUnreadable
 from jobs.planner.shapes.diffusion import DiffusionShape, is_diffusion, read_diffusion_shape
+from profiling.counted import counted
 
 _NUMBERS = {"width": "width", "height": "height", "frames": "frames", "text": "text_tokens", "steps": "denoising_steps"}
 _LABELS = {
@@ -94,8 +95,10 @@ def picture_note(pictured: DiffusionQuestion) -> str:
         "steps": picture.denoising_steps,
     }
     if picture.frames > 1:
-        return _("clips of %(width)s × %(height)s pixels and %(frames)s frames, %(steps)s denoising steps") % words
-    return _("pictures of %(width)s × %(height)s pixels, %(steps)s denoising steps") % words
+        text = _("clips of %(width)s × %(height)s pixels and %(frames)s frames, %(steps)s denoising steps")
+    else:
+        text = _("pictures of %(width)s × %(height)s pixels, %(steps)s denoising steps")
+    return counted(text % words)
 
 
 def _shape(model: str, config: str, problems: dict[str, str]) -> tuple[DiffusionModel | None, DiffusionShape | None]:

@@ -19,6 +19,7 @@ from jobs.comparison.group_verdict import GroupCell, GroupRow, group_rows, group
 from jobs.comparison.groups import RunGroup
 from jobs.comparison.summary import GroupValue
 from jobs.comparison.verdict import RunVerdict
+from profiling.counted import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def _support(rows: Mapping[str, GroupRow], verdict: RunVerdict, places: tuple[in
         "%(metric)s, mean over the runs: %(one)s (%(n)s runs) against %(base)s (%(m)s runs), "
         "difference %(difference)s %(half)s; the spread between runs is in it."
     )
-    return text % words
+    return counted(text % words)
 
 
 def _values(

@@ -1,5 +1,6 @@
 """The healthy bands of a project's charts: those of the metric dictionary, and its own."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,9 @@ from console.labels.catalog import metric_label
 from console.views.frame import named_project, person
 from jobs.accounts.access import role
 from jobs.catalog.algorithm import algorithms
+from jobs.catalog.metric import metrics
 from jobs.diagnosis.bands import Band, BandRefused, bands_of, set_bands
-from jobs.models import Project
+from jobs.models import Metric, Project
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,9 @@ def change_bands(request: HttpRequest, project: str) -> HttpResponse:
     except BandRefused as error:
         return _show(request, home, sentence=str(error), typed={"metric": name, "low": texts[0], "high": texts[1]})
     messages.success(request, _("The band of %(metric)s is kept.") % {"metric": metric_label(name)})
+    if ends is not None and (likely := _likely(home, name)):
+        text = _("No run here has reported %(metric)s. Did you mean %(likely)s?")
+        messages.warning(request, text % {"metric": name, "likely": likely})
     chosen = _algorithm(request.POST)
     return redirect(f"{reverse('bands', args=[home.slug])}{f'?algorithm={chosen}' if chosen else ''}")
 
@@ -61,6 +66,13 @@ def _algorithm(values: Mapping[str, Any]) -> str:
     """Return the algorithm that a request names; "" where it names none that there is."""
     name = str(values.get("algorithm", ""))
     return name if name in algorithms() else ""
+
+
+def _likely(project: Project, name: str) -> str:
+    """Return the metric of the dictionary that is written nearly like one that no run has reported, else ""."""
+    if name in metrics() or Metric.objects.filter(run__project=project, name=name).exists():
+        return ""
+    return next(iter(difflib.get_close_matches(name, metrics(), n=1, cutoff=0.8)), "")
 
 
 def _number(text: str) -> object:

@@ -17,6 +17,8 @@ export class CompareStore {
     this.runs = [];
     this.columns = columnsFor(0);
     this.series = new Map();
+    this.reach = new Map(); // as series: from where to where the points go that were read at any zoom
+    this.reachAxis = view.axis;
     this.means = new Map();
     this.wanted = new Set();
     this.loaded = new Map(); // metric -> in how many columns
@@ -86,7 +88,10 @@ export class CompareStore {
     try {
       const { lines, unplaced } = readLines(await getBytes(this.#url(part, columns), COLUMNS_TYPE, signal));
       if (signal.aborted) return;
-      for (const line of lines) this.series.set(`${line.run}|${line.name}`, line);
+      for (const line of lines) {
+        this.series.set(`${line.run}|${line.name}`, line);
+        this.#reached(line);
+      }
       this.means.clear();
       this.onProblem(null);
       this.onUnplaced(unplaced);
@@ -96,6 +101,16 @@ export class CompareStore {
       for (const name of part) this.loaded.delete(name);
       this.onProblem(error);
     }
+  }
+
+  /** Note how far a line goes, on this axis. */
+  #reached({ run, name, x }) {
+    if (this.reachAxis !== this.view.axis) this.reach.clear();
+    this.reachAxis = this.view.axis;
+    if (!x.length) return;
+    const key = `${run}|${name}`;
+    const [first, last] = this.reach.get(key) ?? [Infinity, -Infinity];
+    this.reach.set(key, [Math.min(first, x[0]), Math.max(last, x.at(-1))]);
   }
 
   #url(names, columns) {
@@ -122,10 +137,11 @@ export class CompareStore {
     const members = this.runs
       .filter((run) => run.groupIndex === group)
       .map((run) => this.series.get(`${run.id}|${name}`))
-      .filter(Boolean);
+      .filter(Boolean)
+      .map(({ run, x, y, smooth }) => ({ x, y, smooth: smooth ?? y, reach: this.reach.get(`${run}|${name}`) }));
     const mean = meanOf(members);
     if (!mean.x.length) return null;
-    const smooth = meanOf(members.map((line) => ({ x: line.x, y: line.smooth ?? line.y })));
+    const smooth = meanOf(members.map((line) => ({ ...line, y: line.smooth })));
     return new MeanLine(name, mean, smooth.y, members.length);
   }
 }

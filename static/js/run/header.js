@@ -32,6 +32,7 @@ export class Header {
     this.header = header;
     this.isGone = false;
     field("gone").hidden = true;
+    find(".run-buttons").hidden = false;
     this.lastMessageAt = Date.now();
     const { state } = header;
     const shown = shownState(state, header.is_lost_contact);
@@ -59,6 +60,7 @@ export class Header {
           ),
     );
     field("gone").hidden = false;
+    find(".run-buttons").hidden = true; // the console refuses all of them of a run in the trash: restore it first
     this.showLive();
   }
 

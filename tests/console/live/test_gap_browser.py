@@ -66,8 +66,9 @@ def test_an_open_page_says_that_its_run_was_deleted_and_keeps_what_it_shows(
     wait_until(lambda: Run.objects.get(pk=reporter.run.pk).state == "finished", 60)
     page.goto(f"{live_console.url}/runs/{reporter.run.pk}")
     until(page, "window.pitwallRun?.feed.socket && window.pitwallRun.store.loaded.get('reward/mean') > 0")
-    said = page.locator("[data-field=gone]")
+    said, buttons = page.locator("[data-field=gone]"), page.locator(".run-buttons")
     expect(said).to_be_hidden()
+    expect(buttons).to_contain_text("Clone")
 
     [deleted] = delete_runs(
         runs=list(Run.objects.filter(pk=reporter.run.pk)), user=live_console.user, stop=False, now=NOW
@@ -76,6 +77,7 @@ def test_an_open_page_says_that_its_run_was_deleted_and_keeps_what_it_shows(
     assert deleted.outcome == "trashed", deleted.message
     expect(said).to_contain_text("This run was deleted.")
     expect(said.get_by_role("link", name="Go to Runs")).to_be_visible()
+    expect(buttons).to_be_hidden()  # none of them would be taken
     expect(page.locator("[data-panel=overview] canvas").first).to_be_visible()
     restore(item_id=TrashItem.objects.get(run_id=reporter.run.pk).pk, user=live_console.user, now=NOW)
     expect(said).to_be_hidden()

@@ -167,8 +167,8 @@ def test_the_command_line_lists_and_changes(project: Project, monkeypatch: pytes
     named(project, "other", state="failed")
 
     code, listed, _errors = run_command("runs", "name:old", "--sort", "name")
-    assert (code, run.pk in listed, "#x" in listed, "1 of 1 runs" in listed) == (0, True, True, True)
-    assert run_command("runs", "name:old", "--do", "archive")[1] == "archive: 1 runs changed\n"
+    assert (code, run.pk in listed, "#x" in listed, "1 of 1 run\n" in listed) == (0, True, True, True)
+    assert run_command("runs", "name:old", "--do", "archive")[1] == "archive: 1 run changed\n"
     assert run.pk in run_command("runs", "tag:x", "--archived")[1]
     code, _listed, errors = run_command("runs", "stat:x")
     assert (code, "There is no filter" in errors) == (3, True)

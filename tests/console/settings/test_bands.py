@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from console.sign_in.api_token import make_token
+from jobs.diagnosis.bands import bands_of
 from jobs.diagnosis.health import judge_next
 from jobs.models import Project, Run
 from tests.batches import metric
@@ -64,8 +65,20 @@ def test_a_band_that_is_none_is_refused_and_what_was_typed_stays(admin: Client, 
 
     assert answer.status_code == 422
     text = answer.content.decode()
-    assert "two numbers, the smaller first" in text
+    assert "is 0.4 – nought. Use two numbers, the smaller first" in text
     assert 'value="nought"' in text
+
+
+def test_a_name_that_no_run_has_reported_is_kept_and_doubted(admin: Client, project: Project) -> None:
+    change = reverse("change-bands", args=[project.slug])
+
+    said = admin.post(change, {"metric": "kl/referense", "low": "0", "high": "1"}, follow=True).content.decode()
+    assert "Did you mean kl/reference?" in said
+    assert "kl/referense" in bands_of(Project.objects.get(pk=project.pk))
+
+    report(make_run(project, state="running"), metric(1, **{"kl/referense": 0.1}))
+    said = admin.post(change, {"metric": "kl/referense", "low": "0", "high": "1"}, follow=True).content.decode()
+    assert "Did you mean" not in said
 
 
 def test_by_the_api_bands_are_set_and_marks_are_read(admin: Client, project: Project) -> None:

@@ -201,7 +201,8 @@ def test_the_phase_is_what_followed_in_the_step_before(valkey: Valkey) -> None:
     ingest = Ingest(valkey.client())
 
     def spans(step: int, *phases: str) -> list[Any]:
-        return [make.span(p, start=i, duration=1, attempt=1, step=step, role="driver") for i, p in enumerate(phases)]
+        about = {"duration": 10**9, "attempt": 1, "step": step, "role": "driver"}
+        return [make.span(phase, start=i, **about) for i, phase in enumerate(phases)]
 
     put(valkey, run, 1, *spans(1, "rollout", "reward", "update"))
     ingest.work()

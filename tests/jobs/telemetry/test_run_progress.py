@@ -10,8 +10,9 @@ def fresh(**fields: Any) -> RunProgress:
     return RunProgress(**(start | fields))
 
 
-def span(phase: str, *, role: str = "driver", depth: int = 0) -> dict[str, Any]:
-    return {"kind": "span", "role": role, "phase": phase, "depth": depth, "step": 1}
+def span(phase: str, *, role: str = "driver", depth: int = 0, **more: int) -> dict[str, Any]:
+    about = {"kind": "span", "role": role, "rank": 0, "phase": phase, "depth": depth, "step": 1, "duration": 10**9}
+    return about | more
 
 
 def test_what_runs_now_is_what_followed_in_the_step_before() -> None:
@@ -29,13 +30,37 @@ def test_in_the_first_step_nobody_knows_what_runs() -> None:
     assert progress.phase == ""
 
 
-def test_only_the_drivers_own_outermost_spans_say_anything_about_the_run() -> None:
+def test_only_outermost_spans_of_the_driver_and_the_first_trainer_say_anything_about_the_run() -> None:
     progress = fresh(next_phase={"rollout": "reward", "update": "weight_sync"})
     progress.see(span("rollout"))
-    progress.see(span("update", role="policy"))
+    progress.see(span("update", role="reward"))
+    progress.see(span("update", role="policy", rank=1))
     progress.see(span("update", depth=1))
 
     assert progress.phase == "reward"
+
+
+def test_within_a_step_the_first_trainer_says_what_is_over() -> None:
+    progress = fresh(step=1)
+    for phase in ("rollout", "update", "rollout"):
+        progress.see(span(phase))
+    progress.see(span("rollout", role="policy", step=2))
+    assert progress.phase == "update"
+
+    progress.see(span("update", role="policy", step=2))
+    assert progress.phase == "rollout"
+    progress.see(span("rollout", role="policy", step=1))  # which came late
+    assert progress.phase == "rollout"
+
+
+def test_a_phase_that_nobody_could_see_is_not_what_runs_now() -> None:
+    progress = fresh()
+    for _ in range(2):
+        progress.see(span("data_wait", duration=40_000))
+        progress.see(span("rollout"))
+        progress.see(span("update"))
+
+    assert progress.phase == "rollout"
 
 
 def test_metrics_move_the_step_forward_never_back_and_keep_the_newest_values() -> None:
