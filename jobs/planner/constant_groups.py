@@ -62,6 +62,7 @@ class EngineConstants:
     asleep_share_graphs: float
     sglang_window_share: float
     sglang_nccl_bytes: float
+    sglang_state_ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,13 +71,14 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
         free = accelerator.usable_bytes - context - others
         budget = math.floor(free * engine.utilization)
         spare = budget - max(weights)
-        cache = sglang_cache(engine, engine.kv_cache_bytes or spare, constants.engine.sglang_window_share)
+        shares = (constants.engine.sglang_window_share, constants.engine.sglang_state_ratio)
+        cache = sglang_cache(engine, engine.kv_cache_bytes or spare, *shares)
     else:
         budget = math.ceil(accelerator.usable_bytes * engine.utilization)
         counted = graphs if release_of(engine) >= (0, 21) else 0
         left = [budget - weights[i] - sum(peaks[i]) - others - counted for i in ranks]
         room = [engine.kv_cache_bytes] * engine.pipeline if engine.kv_cache_bytes else left
-        cache = vllm_cache(engine, room, batched_tokens=batched, is_async=release_of(engine) >= (0, 14))
+        cache = vllm_cache(engine, room, batched_tokens=batched, keeps_two=release_of(engine) >= (0, 24))
         spare = min(room)
     held = max(cache.num_blocks, 0) * cache.block_bytes
     # The stage that holds most besides the cache; all caches are as large as the smallest allows.
@@ -257,11 +258,14 @@ def _keeps_expert_workspace(engine: Engine) -> bool:
 
 
 def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -> int:
-    """Return bytes outside of torch. Devices that cannot read one another's memory exchange through the host's, where
-    the buffers are then (NCCL's transport over shared memory)."""
+    """Return bytes outside of torch. What communicators keep, they keep for direct links: over PCIe they open channels
+    of a few MB, through the host's memory where devices cannot read one another's (NCCL's transport over shared
+    memory), and symmetric memory and multicast are of no use there."""
+    is_linked = accelerator.has_peer_to_peer and accelerator.link != "pcie"
     if engine.name == "sglang":
-        return round(constants.engine.sglang_nccl_bytes) if engine.tensor * engine.pipeline > 1 else 0
-    if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
+        is_group = engine.tensor * engine.pipeline > 1
+        return round(constants.engine.sglang_nccl_bytes) if is_group and is_linked else 0
+    if max(engine.tensor, engine.expert) > 1 and is_linked:
         early = release_of(engine) < (0, 12)
         return round(constants.engine.non_torch_bytes_group_early if early else constants.engine.non_torch_bytes_group)
     return round(
@@ -276,9 +280,14 @@ def _asleep(engine: Engine, awake: dict[Term, int], constants: Constants) -> dic
 
 
 def _reported_tokens(engine: Engine, cache: KvCache, longest: int) -> int:
-    if engine.name == "sglang" or release_of(engine) < (0, 20) or cache.num_blocks <= 0:
+    if engine.name == "sglang" or _reports_blocks(engine) or cache.num_blocks <= 0:
         return max(cache.num_blocks, 0) // len(cache.groups) * cache.block_tokens
     return int(cache.num_blocks / cache.sequence_blocks(longest) * longest)
+
+
+def _reports_blocks(engine: Engine) -> bool:
+    """Return whether a release reports its blocks' tokens, as vLLM did up to 0.20.0: see kv_cache."""
+    return bool(engine.version) and _numbers(engine) < (0, 20, 1)
 
 
 def _shortage(

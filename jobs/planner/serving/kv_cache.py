@@ -2,8 +2,8 @@
 
 vLLM (read in 0.32, v1/core/kv_cache_utils.py): the cache is a pool of blocks. Layers that look at the same tokens are
 put into groups of equal size; a block serves one group, so that it is as large as a group's layers are many, and holds
-more tokens where they keep less of each. Before
-0.20 it reported blocks // groups * tokens of a block, since then what fits of sequences of the greatest length.
+more tokens where they keep less of each. Up to 0.20.0 it reported blocks // groups * tokens of a block, since then
+what fits of sequences of the greatest length.
 """
 
 from collections.abc import Iterable
@@ -119,7 +119,7 @@ def group_layers(model: ModelShape) -> tuple[tuple[int, ...], ...]:
     return tuple(groups)
 
 
-def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, is_async: bool) -> KvCache:
+def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, keeps_two: bool) -> KvCache:
     """Return how vLLM cuts `stage_bytes`, free on a device of each pipeline stage: the fewest blocks of any stage."""
     model = engine.model
     per_layer = {id(layer): layer_token_bytes(layer, engine.tensor, engine.kv_bytes) for layer in model.layers}
@@ -149,7 +149,7 @@ def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, i
         block_bytes=widths[0] * page,
         num_blocks=min(blocks, default=0),
         token_bytes=stage_token_bytes(engine),
-        in_flight=batched_tokens * (2 if is_async else 1),
+        in_flight=batched_tokens * (2 if keeps_two else 1),
     )
 
 
@@ -159,10 +159,11 @@ def _times(most: int, own: int) -> int:
     return most // own if own and not most % own else 1
 
 
-def sglang_cache(engine: Engine, free: int, window_share: float) -> KvCache:
+def sglang_cache(engine: Engine, free: int, window_share: float, state_ratio: float) -> KvCache:
     """Return how SGLang cuts `free` bytes: layers with a window have a pool of `window_share` of the others' tokens.
 
-    Where no layer keeps anything of a token, each sequence has its states.
+    States have a pool of their own beside that of tokens (handle_max_mamba_cache): `state_ratio` of its bytes, or those
+    of `max_num_seqs` where no prefix is kept. Where no layer keeps anything of a token, each sequence has its states.
     """
     stage = [engine.model.layers[i] for i in max(stages(engine), key=len)]
     seen = [layer for layer in stage if layer.has_cache]
@@ -173,6 +174,9 @@ def sglang_cache(engine: Engine, free: int, window_share: float) -> KvCache:
     weight = whole + (window_share if whole else 1.0) * windowed
     states = sum(layer.state for layer in stage) // engine.tensor * _STATE_BYTES
     each = weight or states or 1
+    if weight and states:
+        is_counted = bool(engine.max_num_seqs) and not engine.has_prefix_cache
+        free -= engine.max_num_seqs * states if is_counted else round(free * state_ratio / (1 + state_ratio))
     return KvCache(
         groups=(KvCacheGroup(num_layers=len(stage), window=0, is_state=not seen),),
         block_tokens=1,

@@ -100,7 +100,10 @@ def _compressed(table: ConfigValues) -> float:
         if weights is not None:
             bits = weights.count("num_bits", limit=16)
             size = weights.optional_count("group_size", low=-1, limit=1 << 20)
-            return bits / 8 if not size or size < 1 else _grouped(bits, size)
+            if not size or size < 1:
+                return bits / 8
+            # Floats of 4 bits (NVFP4) have scales of 8 bits and no zero point.
+            return (bits + 8 / size) / 8 if weights.text("type", "int") == "float" else _grouped(bits, size)
     raise table.refusal("config_groups", Sentence("has no group that says how weights are held."))
 
 

@@ -26,6 +26,7 @@ from jobs.planner.serving.engine_memory import (
 from jobs.planner.serving.engine_weights import weight_bytes
 from jobs.planner.serving.kv_cache import KvCacheGroup, group_layers, stage_token_bytes, stages
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import ModelShape
 
 ROOT = Path(__file__).parents[4]
 H100, A100, H200 = (find_accelerator(name) for name in ("h100-sxm", "a100-80-sxm", "h200-sxm"))
@@ -314,3 +315,43 @@ def test_early_releases_take_less_outside_of_torch_under_tensor_parallelism() ->
     assert late - early == k.non_torch_bytes_group - k.non_torch_bytes_group_early
     pair = find_accelerator("rtx-4090")
     assert len({memory(accelerator=pair, version=v, tensor=2).memory.terms["overhead"] for v in ("0.11", "0.19")}) == 1
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_devices_that_reach_one_another_over_pcie_keep_no_buffers_of_direct_links(name: str) -> None:
+    card = find_accelerator("l40s")
+    assert card.has_peer_to_peer
+    alone, pair = (memory(accelerator=card, name=name, tensor=t).memory.terms["overhead"] for t in (1, 2))
+    assert pair == alone
+
+
+def hybrid() -> ModelShape:
+    """Qwen2.5 0.5B, every fourth layer as it is and three that keep a state of 131,072 elements instead."""
+    shape = shape_of("qwen2.5-0.5b")
+    state = {"cache": 0, "cache_heads": 0, "has_cache": False, "state": 131_072}
+    layers = tuple(x if i % 4 == 3 else replace(x, **state) for i, x in enumerate(shape.layers))
+    return replace(shape, layers=layers)
+
+
+def test_sglang_divides_what_is_free_between_tokens_and_states() -> None:
+    served = replace(engine("qwen2.5-0.5b", name="sglang", kv_cache_bytes=19 * 10**9), model=hybrid())
+    # A token takes 2 heads' keys and values of 64 in 6 of 24 layers. States get 0.9 of the tokens' bytes.
+    assert taken_by(served).kv_tokens == 10**10 // (6 * 2 * 2 * 64 * 2) == 3_255_208
+    # Without a cache of prefixes there are states of as many sequences as are named: 18 layers of 131,072 in bf16.
+    counted = taken_by(replace(served, has_prefix_cache=False, max_num_seqs=100))
+    assert counted.kv_tokens == (19 * 10**9 - 100 * 18 * 131_072 * 2) // (6 * 2 * 2 * 64 * 2)
+
+
+def test_up_to_0_20_0_blocks_are_reported_and_then_whole_sequences() -> None:
+    blocks, sequences = (memory("gemma-3-4b", version=v, max_model_len=8192) for v in ("0.20.0", "0.20.1"))
+    assert blocks.cache == sequences.cache
+    assert blocks.kv_tokens == blocks.cache.num_blocks // 7 * 16
+    assert sequences.kv_tokens == int(sequences.cache.num_blocks / sequences.cache.sequence_blocks(8192) * 8192)
+
+
+def test_a_window_keeps_the_tokens_of_two_steps_since_0_24() -> None:
+    one, two = (memory("gemma-3-4b", version=v, max_batched_tokens=4096).cache for v in ("0.23", "0.24"))
+    assert (one.in_flight, two.in_flight) == (4096, 8192)
+    # 29 layers of 34 see 1,024 tokens, in six groups
+    assert one.sequence_blocks(32_768) == 32_768 // 16 + 6 * ((1023 + 4096) // 16 + 2)
+    assert two.sequence_blocks(32_768) == 32_768 // 16 + 6 * ((1023 + 8192) // 16 + 2)

@@ -146,6 +146,10 @@ def test_linear_attention_keeps_a_state_and_no_cache() -> None:
     assert shape.layers[0].state == 32 * 128 * 128 + (2 * 16 * 128 + 32 * 128) * 3
 
 
+def _groups(**weights: Any) -> dict[str, Any]:
+    return {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": weights}}}
+
+
 @pytest.mark.parametrize(
     ("quantization", "bytes_per_element"),
     [
@@ -161,6 +165,8 @@ def test_linear_attention_keeps_a_state_and_no_cache() -> None:
         ({"quant_method": "mxfp4"}, 4.25 / 8),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5 / 8),
         ({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8}}}}, 1.0),
+        (_groups(num_bits=4, type="int", group_size=128), (4 + 20 / 128) / 8),
+        (_groups(num_bits=4, type="float", group_size=16), 4.5 / 8),  # NVFP4
     ],
 )
 def test_a_quantization_changes_bytes_and_not_parameters(
