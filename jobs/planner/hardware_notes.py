@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from jobs.catalog.sentence import Sentence
 from jobs.planner.job import Job
+from jobs.planner.serving.image_profile import doubt_of_images
 
 LONG_ROW = 32 * 1024
 """Tokens of a row from which on attention takes so much of a step that its documents' lengths decide it."""
@@ -16,7 +17,7 @@ def notes_of(job: Job) -> tuple[str, ...]:
     """Return the sentences that an answer for a job ends with."""
     longest, document = job.policy.sequence, job.policy.document
     is_one = job.rollouts is None and longest > LONG_ROW and document in (0, longest)
-    return (*hardware_notes(job), *([long_row(longest)] if is_one else []))
+    return (*hardware_notes(job), *doubt_of_images(job.engine), *([long_row(longest)] if is_one else []))
 
 
 def hardware_notes(job: Job) -> tuple[str, ...]:

@@ -253,7 +253,8 @@ class Engine:
     `name` "trainer": no engine beside, the trainer's own code draws token by token. `shares_weights`: it generates by
     the trainer's own weights, so it has none, and nothing is synced. `sampler`: how
     vLLM cuts the distribution to top-k and top-p, "sort" or by FlashInfer's kernels (its start-up log says "Using
-    FlashInfer for top-p & top-k"); "" as its release does by itself.
+    FlashInfer for top-p & top-k"); "" as its release does by itself. `images_per_prompt`: as many as vLLM is told to
+    take at most; None: as it does by itself, as many as a sequence holds; 0: text alone, and no image tower is loaded.
     """
 
     model: ModelShape
@@ -276,6 +277,7 @@ class Engine:
     block_tokens: int = 0
     shares_weights: bool = False
     sampler: Sampler = ""
+    images_per_prompt: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

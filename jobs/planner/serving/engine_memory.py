@@ -14,6 +14,7 @@ from jobs.planner.constant import Constants
 from jobs.planner.job import Engine, Sampler
 from jobs.planner.result import JobInvalid, PeakMemory, Term
 from jobs.planner.serving.engine_weights import matrix_bytes, weight_bytes
+from jobs.planner.serving.image_profile import image_bytes
 from jobs.planner.serving.kv_cache import KvCache, sglang_cache, stages, vllm_cache
 
 _GIB = 2**30
@@ -63,6 +64,7 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
     ranks = range(engine.pipeline)
     weights = [weight_bytes(engine, stage) for stage in ranks]
     peaks = [_peak(engine, stage, seqs, batched, constants) for stage in ranks]
+    peaks[0] = _with_images(engine, peaks[0], seqs, batched, longest)
     graphs = round(constants.engine.graph_bytes * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
     # Where the trainer's process draws, or an engine within it, the context is counted there.
     others = 0 if engine.shares_weights else _non_torch(engine, accelerator, constants)
@@ -202,6 +204,8 @@ def validate_engine(engine: Engine) -> None:
         raise _invalid(
             "expert", engine.expert, Sentence("1, or at most the model's {experts} experts", experts=model.experts)
         )
+    if engine.images_per_prompt is not None:
+        _check_integer("images_per_prompt", engine.images_per_prompt, low=0)
     for name in ("kv_bytes", "weight_bytes"):
         value = getattr(engine, name)
         if value is not None and not (isinstance(value, int | float) and 0.1 <= value <= 8):
@@ -230,6 +234,12 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
     if layer > logits + hidden:
         return round(workspace + layer), 0
     return round(workspace + hidden), round(logits)
+
+
+def _with_images(engine: Engine, decoder: tuple[int, int], seqs: int, batched: int, longest: int) -> tuple[int, int]:
+    """Return the peak of the first stage, whose tower sees images before its decoder does: as `_peak` has it."""
+    passing, beside = image_bytes(engine, max_num_seqs=seqs, batched_tokens=batched, longest=longest)
+    return max((passing, 0), (decoder[0] + beside, decoder[1]), key=sum)
 
 
 def _usual_sampler(engine: Engine) -> Sampler:

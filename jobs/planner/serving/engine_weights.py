@@ -24,7 +24,8 @@ def weight_bytes(engine: Engine, stage: int) -> int:
     kinds = {id(layer): layer for layer in held}  # layers alike are one object: far cheaper than to compare them
     counts = Counter(map(id, held))
     total = sum(count * layer_bytes(kinds[key], engine) for key, count in counts.items())
-    beside = model.rotary + (model.tower / engine.tensor if stage == 0 else 0)
+    tower = model.tower if stage == 0 and engine.images_per_prompt != 0 else 0
+    beside = model.rotary + tower / engine.tensor
     return round(total + beside * plain_bytes(engine) + vocabulary_bytes(engine, stage))
 
 

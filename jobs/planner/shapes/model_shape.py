@@ -15,6 +15,7 @@ from jobs.planner.shapes.diffusion import is_diffusion
 from jobs.planner.shapes.entries.known import FAMILIES, GENERIC, REFUSED
 from jobs.planner.shapes.families import Family
 from jobs.planner.shapes.headers import overruled, read_headers
+from jobs.planner.shapes.image_tower import ImageTower, image_tower_of
 from jobs.planner.shapes.layer_kinds import read_kinds
 from jobs.planner.shapes.layer_shapes import LayerShape, Mixer
 from jobs.planner.shapes.layers import norm_elements, read_layers
@@ -51,7 +52,8 @@ class ModelShape:
     or only the experts. `is_exact` is False for a model type that is not known, counted as most decoders are built.
     `parameters` are all, P, without multi-token prediction; `active_parameters` those that one token touches, with
     embeddings and routers in full; `expert_parameters` those of all routed experts. `rotary` are elements of the tables
-    of positions that an engine keeps, `tower` of the part that sees images: neither is in `parameters`.
+    of positions that an engine keeps, `tower` of the part that sees images: neither is in `parameters`. `image`: what
+    it computes of the greatest image, None where that is not known.
     `has_plain_head`: logits are the head applied to the last hidden states, neither scaled nor capped. `outside` are
     elements that no layer, embedding, head or norm has: tables of learned positions, embeddings per layer. `rests_on`
     says what the count rests on where it is not exact; `is_confirmed`: the headers of its weights were read, and their
@@ -96,6 +98,7 @@ class ModelShape:
     is_exact: bool = True
     rotary: int = 0
     tower: int = 0
+    image: ImageTower | None = None
     has_plain_head: bool = True
     outside: int = 0
     is_confirmed: bool = False
@@ -249,6 +252,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         is_exact=not rests_on,
         rotary=rotary,
         tower=tower,
+        image=image_tower_of(outer, hidden),
         has_plain_head=not (kind in _CHANGED_LOGITS or any(text.has(key) for key in _LOGIT_CHANGES)),
         outside=family.outside(text, hidden, num_layers) if family.outside else 0,
         rests_on=rests_on,

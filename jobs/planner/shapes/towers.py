@@ -199,17 +199,24 @@ def tower_of(outer: ConfigValues, hidden: int) -> int | None:
     if outer.value("model_type") == "fuyu":  # patches enter the decoder as they are, through one matrix
         channels, patch = outer.optional_count("num_channels") or 3, outer.optional_count("patch_size") or 30
         return (outer.optional_count("hidden_size") or hidden) * (channels * patch * patch + 1)
-    values = outer.table("vision_config")
-    if values is None:
+    if outer.table("vision_config") is None:
         return 0
-    kind = str(outer.value("model_type"))
-    tower = _WHOLE.get(kind) or _assembled(kind, str(values.value("model_type")))
-    if tower is None:
+    tower, vision = _tower_of(outer), vision_of(outer, hidden)
+    if tower is None or vision is None:
         return None
+    return sum(part(vision) for part in tower.parts)
+
+
+def vision_of(outer: ConfigValues, hidden: int) -> Vision | None:
+    """Return the config of a tower before a decoder of `hidden`, with what its class takes for absent keys; None
+    without one, or where its kind is not known. Raises: ShapeUnreadable."""
+    values, tower = outer.table("vision_config"), _tower_of(outer)
+    if values is None or tower is None:
+        return None
+    kind = str(outer.value("model_type"))
     usual = {**tower.defaults, **vision_defaults(kind, str(values.value("model_type")))}
     values = ConfigValues(values=values.values, name=outer.name, path=values.path, defaults=usual)
-    vision = Vision(outer, values, values.count(*tower.sides), hidden)
-    return sum(part(vision) for part in tower.parts)
+    return Vision(outer, values, values.count(*tower.sides), hidden)
 
 
 def hearing_of(outer: ConfigValues, hidden: int) -> int | None:
@@ -230,6 +237,12 @@ def hearing_of(outer: ConfigValues, hidden: int) -> int | None:
     each = 24 * side * side + (9 + kernel) * side + side // heads
     start = 10 * first + 9 * first * second + second + 32 * second * side
     return layers * each + start + side * out + out + out * hidden
+
+
+def _tower_of(outer: ConfigValues) -> Tower | None:
+    kind, values = str(outer.value("model_type")), outer.table("vision_config")
+    body = str(values.value("model_type")) if values is not None else ""
+    return _WHOLE.get(kind) or _assembled(kind, body)
 
 
 def _assembled(kind: str, body: str) -> Tower | None:
