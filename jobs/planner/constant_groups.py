@@ -98,6 +98,7 @@ class MemoryConstants:
     expert_imbalance: float
     offloaded_layers: float
     logits_unfused: float
+    logits_divided: float
     logits_gaps: float
     logits_gaps_expandable: float
     logits_compiled: float

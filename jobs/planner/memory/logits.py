@@ -1,8 +1,8 @@
 """Logits and loss: bytes at the end of the forward pass, the usual cause of running out of memory.
 
 Per token and vocabulary entry (docs/develop/planner-formulas.md): log-softmax 4 bytes, its gradient 4 and that of the
-fp32 logits 4, in the plain way, where what the allocator keeps of the 16-bit logits comes on top; less where kernels
-fuse them. All results are bytes.
+fp32 logits 4, in the plain way, where what the allocator keeps of the 16-bit logits comes on top; 4 more over shards of
+the vocabulary; less where kernels fuse them. All results are bytes.
 """
 
 import math
@@ -37,7 +37,8 @@ def training_logits(training: Training, constants: Constants) -> float:
         memory, entropy = constants.memory, 0.0
         if training.has_entropy:
             entropy = memory.logits_entropy_compiled if training.head == "inplace" else memory.logits_entropy
-        each = training.logit_bytes or _BYTES[training.head](memory) * scale + entropy
+        usual = memory.logits_divided if _is_divided(training) else _BYTES[training.head](memory)
+        each = training.logit_bytes or usual * scale + entropy
         return tokens * entries * each
     if training.head_axis == "vocabulary":
         return (
@@ -61,6 +62,12 @@ def logit_gaps(training: Training, constants: Constants) -> float:
     memory = constants.memory
     each = memory.logits_gaps_expandable if training.allocator == "expandable" else memory.logits_gaps
     return training.tokens * training.model.vocab / training.layout.tensor * each
+
+
+def _is_divided(training: Training) -> bool:
+    """Return whether PyTorch's own loss works on shards of the vocabulary (loss_parallel), as FSDP2's trainers have it
+    under tensor parallelism."""
+    return training.head == "unfused" and training.family == "fsdp" and training.layout.tensor > 1
 
 
 def _chunk_tokens(training: Training) -> int:

@@ -24,8 +24,8 @@ def image_bytes(engine: Engine, *, max_num_seqs: int, batched_tokens: int, longe
     images = max(min(max(batched_tokens, image.tokens) // image.tokens, max_num_seqs * images), 1)
     pixels = image.patches * image.values
     passing = image.patches * image.patch_elements(engine.tensor) + pixels
-    kept = image.tokens * image.out + pixels
-    return round(images * passing * _ELEMENT_BYTES), images * kept * _ELEMENT_BYTES
+    beside = image.tokens * image.out + pixels
+    return round(images * passing * _ELEMENT_BYTES), images * beside * _ELEMENT_BYTES
 
 
 def doubt_of_images(engine: Engine | None) -> tuple[Sentence, ...]:

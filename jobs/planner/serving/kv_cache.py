@@ -15,24 +15,25 @@ from jobs.planner.shapes.model_shape import ModelShape
 
 BLOCK_TOKENS = 16  # vLLM's block on CUDA and ROCm unless it is set; of SGLang 1
 _ENDLESS = 1 << 31  # tokens, beyond any context
-_STATE_BYTES = 2  # an element of a linear attention's state
+_STATE_BYTES = 2  # an element of a linear attention's state, unless it is float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCacheGroup:
     """Layers that share a table of blocks: `window` tokens are kept of each sequence, 0 for all, and `is_state` for
-    those that keep one state per sequence instead. `times`: tokens of their block over those of the cache's, where
+    those that keep `states` of a sequence instead. `times`: tokens of their block over those of the cache's, where
     other layers keep more of a token and all blocks are alike."""
 
     num_layers: int
     window: int
     is_state: bool = False
+    states: int = 1
     times: int = 1
 
     def blocks(self, tokens: float, block_tokens: int, in_flight: int) -> float:
         """Return the blocks that a sequence of `tokens` takes; `in_flight` are kept until their step has ended."""
         if self.is_state:
-            return 1
+            return self.states
         block_tokens *= self.times
         if not self.window or tokens <= self.window + in_flight:
             return -(-tokens // block_tokens) + (1 if self.window else 0)
@@ -120,12 +121,15 @@ def group_layers(model: ModelShape) -> tuple[tuple[int, ...], ...]:
 
 
 def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, keeps_two: bool) -> KvCache:
-    """Return how vLLM cuts `stage_bytes`, free on a device of each pipeline stage: the fewest blocks of any stage."""
+    """Return how vLLM cuts `stage_bytes`, free on a device of each pipeline stage: the fewest blocks of any stage.
+
+    `keeps_two`: a window keeps the tokens of two steps, and prefixes are kept of models with states, too: with the
+    state of a sequence that of its last whole block (MambaSpec, "align")."""
     model = engine.model
     per_layer = {id(layer): layer_token_bytes(layer, engine.tensor, engine.kv_bytes) for layer in model.layers}
     most = max(per_layer.values())
     block_tokens = engine.block_tokens or BLOCK_TOKENS
-    state = max(layer.state for layer in model.layers) // engine.tensor * _STATE_BYTES
+    state = max(_state_elements(layer) for layer in model.layers) // engine.tensor * _STATE_BYTES
     if state and most:  # a page of attention is made at least as large as a state
         block_tokens *= max(-(-state // (most * block_tokens)), 1)
     members = group_layers(model)
@@ -139,6 +143,7 @@ def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, k
             num_layers=len(group),
             window=layer.window,
             is_state=not layer.has_cache,
+            states=2 if keeps_two and engine.has_prefix_cache else 1,
             times=_times(most, per_layer[id(layer)]),
         )
         for group, layer in zip(members, firsts, strict=True)
@@ -151,6 +156,11 @@ def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, k
         token_bytes=stage_token_bytes(engine),
         in_flight=batched_tokens * (2 if keeps_two else 1),
     )
+
+
+def _state_elements(layer: LayerShape) -> int:
+    """Return elements of two bytes of what a layer keeps of a sequence."""
+    return layer.state + layer.float_state
 
 
 def _times(most: int, own: int) -> int:
@@ -172,7 +182,7 @@ def sglang_cache(engine: Engine, free: int, window_share: float, state_ratio: fl
         for has_window in (False, True)
     )
     weight = whole + (window_share if whole else 1.0) * windowed
-    states = sum(layer.state for layer in stage) // engine.tensor * _STATE_BYTES
+    states = sum(_state_elements(layer) for layer in stage) // engine.tensor * _STATE_BYTES
     each = weight or states or 1
     if weight and states:
         is_counted = bool(engine.max_num_seqs) and not engine.has_prefix_cache

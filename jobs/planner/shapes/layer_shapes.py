@@ -7,16 +7,16 @@ from dataclasses import dataclass
 class LayerShape:
     """One decoder layer. Parameter counts by what happens to them when a model is divided.
 
-    `attention`: elements that tensor parallelism divides; `mlp`: of a dense or shared MLP, divided too;
-    `experts`: of all routed experts together (0 if dense), divided by expert and expert-tensor parallelism;
-    `replicated`: norms, routers, and what else every tensor rank holds whole; `replicated_linear` are those of them
-    that are matrices of linear layers (the down-projections of MLA). `window`: tokens that attention sees, 0 for all.
-    `largest_matrix`: elements of the largest single matrix. `has_cache` is False for a layer that keeps no keys and
-    values per token; `cache` are the elements it keeps of each token, those of an indexer included, `cache_heads` the
-    heads by which tensor parallelism divides them (0: whole on each rank, as a latent is). `state` are the
-    elements it keeps of a sequence, however long: linear attention, state spaces, convolutions; a layer may have both
-    or neither. `kind` is what mixes tokens, "" for nothing. `norms` of the hidden state, each of `hidden` elements
-    (twice that with biases).
+    `attention`: elements that tensor parallelism divides; `mlp`: of a dense or shared MLP, divided too; `experts`: of
+    all routed experts together (0 if dense), divided by expert and expert-tensor parallelism; `replicated`: norms,
+    routers, and what else every tensor rank holds whole; `replicated_linear` are those of them that are matrices of
+    linear layers (the down-projections of MLA). `window`: tokens that attention sees, 0 for all. `largest_matrix`:
+    elements of the largest single matrix. `has_cache` is False for a layer that keeps no keys and values per token;
+    `cache` are the elements it keeps of each token, those of an indexer included, `cache_heads` the heads by which
+    tensor parallelism divides them (0: whole on each rank, as a latent is). `state` are the elements it keeps of a
+    sequence, however long: linear attention, state spaces, convolutions; a layer may have both or neither.
+    `float_state` of them are float32 whatever the model is. `kind` is what mixes tokens, "" for nothing. `norms` of the
+    hidden state, each of `hidden` elements (twice that with biases).
     """
 
     attention: int
@@ -29,6 +29,7 @@ class LayerShape:
     replicated_linear: int = 0
     has_cache: bool = True
     state: int = 0
+    float_state: int = 0
     norms: int = 2
     cache: int = 0
     cache_heads: int = 0
@@ -80,6 +81,7 @@ class Mixer:
     largest: int = 0
     cache: int = 0
     state: int = 0
+    float_state: int = 0
     kind: str = "attention"
     is_rough: bool = False
 

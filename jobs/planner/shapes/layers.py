@@ -79,6 +79,7 @@ def _layer(
         replicated_linear=mixer.replicated_linear,
         has_cache=mixer.cache > 0,
         state=mixer.state,
+        float_state=mixer.float_state,
         norms=norms,
         cache=mixer.cache,
         cache_heads=0 if mixer.kv_rank else mixer.kv_heads,

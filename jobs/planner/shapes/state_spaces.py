@@ -24,6 +24,9 @@ def gated_delta(config: ConfigValues, family: Family, hidden: int, kind: LayerKi
     kernel = config.count("linear_conv_kernel_dim")
     key, value = key_heads * key_size, value_heads * value_size
     channels = 2 * key + value
+    matrices = value_heads * key_size * value_size
+    # Released models of Qwen3.5 say so in their configs.
+    usual = "float32" if str(config.value("model_type")).startswith("qwen3_5") else "auto"
     return Mixer(
         heads=value_heads,
         kv_heads=key_heads,
@@ -31,7 +34,8 @@ def gated_delta(config: ConfigValues, family: Family, hidden: int, kind: LayerKi
         divided=hidden * (channels + value + 2 * value_heads) + channels * kernel + value * hidden + 2 * value_heads,
         replicated=value_size,
         largest=hidden * channels,
-        state=value_heads * key_size * value_size + channels * (kernel - 1),
+        state=matrices + channels * (kernel - 1),
+        float_state=matrices if config.text("mamba_ssm_dtype", usual) == "float32" else 0,
         kind="gated delta rule",
     )
 

@@ -173,6 +173,8 @@ def test_liger_takes_chunks_as_wide_as_the_hidden_state_of_all_tokens() -> None:
         ({"head": "parallel"}, 6 * 4096 * 128_256),
         ({"head": "parallel", "layout": Layout(num_devices=4, tensor=4)}, 6 * 4096 * 128_256 / 4),
         ({"head": "unfused", "has_entropy": True}, (12 + 7) * 4096 * 128_256),
+        # PyTorch's loss over shards has the exponential and a sum beside them.
+        ({"head": "unfused", "family": "fsdp", "layout": Layout(num_devices=4, tensor=4)}, 16 * 4096 * 128_256 / 4),
         ({"head": "inplace"}, 8 * 4096 * 128_256),
         ({"head": "inplace", "has_entropy": True}, 8 * 4096 * 128_256),
         ({"head": "chunked", "head_chunk": 1024}, 14 * 1024 * 128_256),

@@ -342,6 +342,21 @@ def test_sglang_divides_what_is_free_between_tokens_and_states() -> None:
     assert counted.kv_tokens == (19 * 10**9 - 100 * 18 * 131_072 * 2) // (6 * 2 * 2 * 64 * 2)
 
 
+def test_states_take_a_block_of_their_own_as_large_as_they_are_and_two_with_prefixes_since_0_24() -> None:
+    # 32 value heads' matrices of 128 x 128 in float32, two heads' keys and values of 256 a token in bf16
+    served = engine("qwen3.5-35b-a3b", version="0.24", max_model_len=32_768)
+    state = 4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 * 128 + 32 * 128)
+    prefixes, none, early = (
+        taken_by(each).cache
+        for each in (served, replace(served, has_prefix_cache=False), replace(served, version="0.23"))
+    )
+    assert prefixes.block_tokens == math.ceil(state / (2 * 2 * 256 * 2) / 16) * 16 == 1056
+    # Ten layers see all tokens, and 30 have a state: three groups of ten.
+    whole = math.ceil(32_768 / 1056)
+    assert prefixes.sequence_blocks(32_768) == whole + 3 * 2
+    assert none.sequence_blocks(32_768) == early.sequence_blocks(32_768) == whole + 3
+
+
 def test_up_to_0_20_0_blocks_are_reported_and_then_whole_sequences() -> None:
     blocks, sequences = (memory("gemma-3-4b", version=v, max_model_len=8192) for v in ("0.20.0", "0.20.1"))
     assert blocks.cache == sequences.cache

@@ -144,6 +144,7 @@ def test_linear_attention_keeps_a_state_and_no_cache() -> None:
     assert kv_bytes_of(shape) == 10 * 2 * 2 * 256 * 2
     # Per head a matrix of key size times value size, and what the convolution still needs of three tokens.
     assert shape.layers[0].state == 32 * 128 * 128 + (2 * 16 * 128 + 32 * 128) * 3
+    assert shape.layers[0].float_state == 32 * 128 * 128
 
 
 def _groups(**weights: Any) -> dict[str, Any]:
