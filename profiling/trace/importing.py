@@ -25,10 +25,11 @@ from profiling.garbage import without_collector
 from profiling.trace import other_files
 from profiling.trace.formats import unpack
 from profiling.trace.formats.sqlite_tables import MAGIC
+from profiling.trace.lanes import TooMuch
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 from profiling.trace.readers.reader import Reader, readers
 from profiling.trace.schema import StoreFacts
-from profiling.trace.writer import StoreWriter, TooMuch
+from profiling.trace.writer import StoreWriter
 
 _READING = 0.85
 """The share of an import that is reading; the rest is sorting."""

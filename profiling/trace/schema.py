@@ -4,9 +4,12 @@
 an event's number is its place in that order.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -23,6 +26,9 @@ launches that rocmProfileData's converter and rocprof draw, samples of stacks an
 
 EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
 """What a writer takes; `ts` in Unix ns, `dur` in ns."""
+
+LATEST = 1 << 62
+"""Times in a store are earlier. [Unix ns]"""
 
 _TEMPORARY = """
 CREATE TEMP TABLE raw(lane INTEGER, ts BIGINT, dur BIGINT, name INTEGER, cat UTINYINT, link BIGINT, "outer" BIGINT,
@@ -93,6 +99,18 @@ def another(connection: "DuckDBPyConnection") -> "DuckDBPyConnection":
     made = connection.cursor()
     made.execute("USE store")
     return made
+
+
+def insert(connection: "DuckDBPyConnection", table: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Add rows to a table; in each column all are texts, or all are numbers."""
+    if not rows:
+        return
+    columns = {}
+    for i, values in enumerate(zip(*rows, strict=True)):
+        column = np.array(values) if not isinstance(values[0], str) else np.empty(len(values), object)
+        column[:] = values
+        columns[f"c{i}"] = column
+    connection.execute(f"INSERT INTO {table} SELECT * FROM columns")  # noqa: S608
 
 
 def _settings(path: Path, memory: str) -> dict[str, str | bool | int | float | list[str]]:

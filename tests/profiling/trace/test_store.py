@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from profiling.trace.category import Category, of_kernel
+from profiling.trace.lanes import MOST_LANES, TooMuch
+from profiling.trace.names import LONGEST_NAME
 from profiling.trace.schema import REVISION, StoreFacts
 from profiling.trace.store import NotAStore, Store
-from profiling.trace.writer import LONGEST_INFO, LONGEST_NAME, MOST_LANES, StoreWriter, TooMuch
+from profiling.trace.texts import LONGEST_INFO
+from profiling.trace.writer import StoreWriter
 
 T = 1_760_000_000 * 10**9
 
@@ -156,7 +159,7 @@ def test_a_store_may_be_empty(path: Path) -> None:
 
 
 def test_details_are_bounded_and_kept_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiling.trace.writer._KNOWN_INFOS", 3)
+    monkeypatch.setattr("profiling.trace.texts._KNOWN_INFOS", 3)
     with StoreWriter(path, source="test") as writer:
         lane, name = writer.lane("thread", process="p", pid=1), writer.name("a")
         texts = [json.dumps({"n": i % 5}) for i in range(20)] + [json.dumps({"n": "x" * LONGEST_INFO})]
@@ -192,7 +195,7 @@ def test_an_event_with_a_broken_clock_is_left_out_and_told(path: Path) -> None:
 
 
 def test_what_a_hostile_trace_makes_too_much_of_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiling.trace.writer.MOST_NAMES", 4)
+    monkeypatch.setattr("profiling.trace.texts.MOST_NAMES", 4)
     with StoreWriter(path, source="test") as writer:
         assert writer.name("x" * LONGEST_NAME + "1") != writer.name("x" * LONGEST_NAME + "2")  # told apart by a hash
         assert writer.name("\ud800") == 2
