@@ -17,6 +17,7 @@ KINDS: Mapping[str, Promise] = {
     "profiler": gettext_lazy("Profiler"),
     "collector": gettext_lazy("Garbage collector"),
     "data_wait": gettext_lazy("Waiting for data"),
+    "capture": gettext_lazy("Capturing graphs"),
     "synchronisation": gettext_lazy("Synchronisation"),
     "launch": gettext_lazy("Host-bound"),
     "python": gettext_lazy("Python code"),
@@ -36,6 +37,9 @@ DEFINITIONS: Mapping[str, Promise] = {
     "profiler": gettext_lazy("The device is idle while the profiler does its own work."),
     "collector": gettext_lazy("The device is idle during a pause of Python's garbage collector."),
     "data_wait": gettext_lazy("The device is idle inside the data loader, or a phase of waiting for data."),
+    "capture": gettext_lazy(
+        "The device is idle while the CPU puts launches into a graph, to run later, or makes the graph ready."
+    ),
     "synchronisation": gettext_lazy("The device is idle while the CPU waits for it: it learns of the end too late."),
     "launch": gettext_lazy(
         "The device is idle while the CPU prepares its work: in an operator, a call that launches, or between calls."

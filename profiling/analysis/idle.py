@@ -21,6 +21,7 @@ CAUSES = (
     "profiler",
     "collector",
     "data_wait",
+    "capture",
     "synchronisation",
     "launch",
     "communication",
@@ -32,7 +33,8 @@ CAUSES = (
 )
 """dependency: the next work was launched before the gap began, and the device waited for another stream or an event (as
 HTA tells it from waiting for the host). In all others the CPU was late. profiler: its own work. collector: Python's
-garbage collector. data_wait: the data loader. synchronisation: the CPU waits for the device. launch: the CPU prepares
+garbage collector. data_wait: the data loader. capture: launches are put into a graph, to run when that is launched, or
+the graph is made ready. synchronisation: the CPU waits for the device. launch: the CPU prepares
 work (an operator, a call of the device's interface, less than 1 ms between two calls, or else whatever range covers the
 moment). communication: the CPU is in a collective. python: it is in a function of the program, in a gap of 1 ms or
 more. system: it is in a call of the operating system (a file, a lock, another thread). waiting: the worker is in no
@@ -47,6 +49,9 @@ OF_PROGRAM = re.compile(r"command buffer full|(?:lazy )?function loading|module 
 queue, code that is loaded or compiled by the driver."""
 _LOADER = re.compile(r"dataloader|data_wait|next\(.*loader", re.I)
 _WAITS = re.compile(r"synchronize|streamwait|eventwait", re.I)
+_BEGINS_CAPTURE = re.compile(r"StreamBeginCapture")
+_ENDS_CAPTURE = re.compile(r"StreamEndCapture")
+_MAKES_READY = re.compile(r"Graph(?:Instantiate|Upload)")
 _NAMED = (
     Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.BATCH, Category.PYTHON,
     Category.SYSTEM,
@@ -88,6 +93,7 @@ def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
         ("profiler", overhead.take(~np.isin(overhead.name, program)).union),
         ("collector", host.of(Category.COLLECTOR).union),
         ("data_wait", joined(_named(loading, loader).union, *_phase(phases, "data_wait"))),
+        ("capture", _captures(host.of(Category.RUNTIME, Category.SYNC), work.names)),
         ("synchronisation", joined(lead.of(Category.SYNC).union, _named(calls, waits).union)),
         ("communication", joined(host.of(Category.COMMUNICATION).union, _named(loading, meetings).union)),
     ]
@@ -107,6 +113,26 @@ def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
     inside = host.of(Category.RANGE, Category.BATCH, Category.OPERATOR, Category.RUNTIME)
     ordered.append(("launch" if work.has_device else "program", joined(_pauses(lead.of(*_CALLS)), inside.union)))
     return ordered
+
+
+def _captures(calls: Events, names: Sequence[str]) -> Intervals:
+    """Return when threads put launches into a graph (CUDA's or HIP's), and made graphs ready."""
+
+    def rows_of(pattern: re.Pattern[str]) -> Ints:
+        return np.flatnonzero(np.isin(calls.name, [i for i, name in enumerate(names) if pattern.search(name)]))
+
+    begins, ends, ready = rows_of(_BEGINS_CAPTURE), rows_of(_ENDS_CAPTURE), rows_of(_MAKES_READY)
+    ends_of = {
+        lane: np.sort(calls.end[ends[calls.lane[ends] == lane]]) for lane in np.unique(calls.lane[begins]).tolist()
+    }
+    first, last = [], []
+    for row in begins.tolist():
+        own = ends_of[int(calls.lane[row])]
+        at = int(np.searchsorted(own, calls.ts[row]))
+        if at < len(own):
+            first.append(int(calls.ts[row]))
+            last.append(int(own[at]))
+    return joined(union(np.array(first, np.int64), np.array(last, np.int64)), calls.take(ready).union)
 
 
 def _pauses(calls: Events) -> Intervals:

@@ -255,9 +255,10 @@ def _open(
 
 
 def _recorded_window(recorded: Sequence[RecordedTrace], spans: PhaseSpans) -> tuple[int, int]:
-    """Return the first and the last moment of the files; of the phases where there are no files."""
+    """Return the first and the last moment of the programs in the files; of the phases where there are no files."""
     if recorded:
-        return min(one.store.begin for one in recorded), max(one.store.end for one in recorded)
+        begins, ends = zip(*(one.store.program for one in recorded), strict=True)
+        return min(begins), max(ends)
     if len(spans):
         return int(spans.start.min()), int((spans.start + spans.duration).max())
     return 0, 0

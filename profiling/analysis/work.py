@@ -195,6 +195,7 @@ class WorkerEvents:
 
 _LAUNCHES = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch|ModuleLaunch")
 _NUMBERED = re.compile(r", (?:op_id|seq) = \d+(?:, (?:op_id|seq|sizes|input_op_ids) = .*)?$")
+_OF_DLPROF = re.compile(r"\{'mod': '(?P<module>[\w.]{1,200})', 'op': '(?P<function>\w{1,100})', 'args': ")
 _OF_COLLECTIVES = ("c10d::", "record_param_comms", "gloo:", "mpi:")
 
 
@@ -203,13 +204,19 @@ def _without(events: Events, others: Events) -> Intervals:
 
 
 def plain_names(names: Sequence[str]) -> tuple[list[str], Ints]:
-    """Return names without numbers of calls, and the number among these of each given name [n].
+    """Return names without what differs from call to call, and the number among these of each given name [n].
 
-    torch's NVTX ranges are called "aten::mm, op_id = 12, seq = 7": every call would be an operator of its own.
+    torch's NVTX ranges are called "aten::mm, op_id = 12, seq = 7", those of DLProf and PyProf by all arguments: every
+    call would be an operator of its own.
     """
     numbers: dict[str, int] = {}
-    plain = [numbers.setdefault(_NUMBERED.sub("", name), len(numbers)) for name in names]
+    plain = [numbers.setdefault(_plain(name), len(numbers)) for name in names]
     return list(numbers), np.array(plain, np.int64)
+
+
+def _plain(name: str) -> str:
+    match = _OF_DLPROF.match(name)
+    return f"{match['module']}.{match['function']}" if match else _NUMBERED.sub("", name)
 
 
 def read(
@@ -229,12 +236,13 @@ def read(
         whole = {name: values[order] for name, values in whole.items()}
     names, plain = plain_names(store.names)
     whole["name"] = plain[whole["name"]]
+    first, last = store.program
     return WorkerEvents(
         events=Events(**whole),
         names=names,
         lanes={lane.id: lane for lane in store.lanes},
-        begin=store.begin,
-        end=store.end,
+        begin=first,
+        end=last,
         role=role,
         rank=rank,
         has_stacks=_has_stacks(store),

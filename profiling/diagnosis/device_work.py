@@ -19,6 +19,7 @@ from profiling.trace.store import Lane
 
 FEWEST_LAUNCHES = 3
 """Recorded launches of a device; fewer say nothing of how the CPU keeps up."""
+_ON_THREADS = frozenset(Category) - DEVICE - {Category.RUNTIME, Category.SYNC, Category.SYSTEM, Category.OVERHEAD}
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
 
 
@@ -184,14 +185,30 @@ def _end_of_work(work: DeviceWork) -> int:
 
 
 def looked_at(recorded: RecordedTrace) -> tuple[int, int]:
-    """Return from when to when work is looked at, in Unix ns: the steps, else all that was recorded.
+    """Return from when to when work is looked at, in Unix ns: the steps, else all that was recorded of the program.
 
     Before the first step and after the last one a recording is switched on and written.
     """
     of_file = steps(recorded.store) or _repeated(recorded)
-    begin = max(recorded.begin, of_file[0].begin) if of_file else recorded.begin
-    end = min(recorded.end, max(step.end for step in of_file)) if of_file else recorded.end
+    first, last = recorded.store.program
+    begin = max(recorded.begin, of_file[0].begin if of_file else first)
+    end = min(recorded.end, max(step.end for step in of_file) if of_file else last)
     return (begin, end) if begin < end else (recorded.begin, recorded.end)
+
+
+def at_work(recorded: RecordedTrace) -> tuple[int, int] | None:
+    """Return from when to when a program was at work, in Unix ns: its steps, else from the first to the last thing that
+    a device did, or that ran on a thread where there is no device. None where neither was recorded: calls of a device's
+    interface alone are none.
+    """
+    if steps(recorded.store) or _repeated(recorded):
+        return looked_at(recorded)
+    for kind, categories in (("stream", DEVICE), ("thread", _ON_THREADS)):
+        lanes = [lane.id for lane in recorded.store.lanes if lane.kind == kind and lane.events]
+        events = recorded.events(lanes=lanes, categories=sorted(categories), columns=("ts", "dur"))
+        if len(events["ts"]):
+            return int(events["ts"].min()), int((events["ts"] + events["dur"]).max())
+    return None
 
 
 def _repeated(recorded: RecordedTrace) -> tuple[Step, ...]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from profiling.garbage import without_collector
 from profiling.trace import other_files
 from profiling.trace.formats import unpack
-from profiling.trace.formats.sqlite_tables import MAGIC
+from profiling.trace.formats.sqlite_tables import MAGIC, Tables
 from profiling.trace.lanes import TooMuch
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 from profiling.trace.readers.reader import Reader, readers
@@ -119,11 +119,21 @@ def reader_of(source: Path) -> Reader | None:
                 return reader
         except sqlite3.Error as error:
             raise Unreadable(f"The file is a damaged database ({error}).") from error
-    if sentence := other_files.told_of(beginning):
+    tables = _tables_of(source) if beginning.startswith(MAGIC) else []
+    if sentence := other_files.told_of(beginning, tables):
         raise Unreadable(sentence)
     titles = ", ".join(reader.title for reader in readers())
-    looks = other_files.looks_like(beginning)
+    looks = other_files.looks_like(beginning, tables)
     raise Unreadable(f"The file is of no format that can be read here: it looks like {looks}. Read are {titles}.")
+
+
+def _tables_of(source: Path) -> list[str]:
+    """Return the names of a database's tables; [] of a damaged one."""
+    try:
+        with Tables(source) as tables:
+            return sorted(tables.names)
+    except sqlite3.Error:
+        return []
 
 
 def _read(reader: Reader, source: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:

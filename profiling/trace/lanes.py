@@ -66,9 +66,9 @@ class Lanes:
         """Return the lane for frames that lie inside one of the same framework on a lane of frames: it is made where it
         is needed. The lane itself where there are too many.
         """
-        found = self._frames[lane]
-        if found >= 0 or not is_needed:
-            return found if found >= 0 else lane
+        inner = self._frames[lane]
+        if inner >= 0 or not is_needed:
+            return inner if inner >= 0 else lane
         if len(self._lanes) < MOST_LANES:
             self._frames[lane] = len(self._lanes)
             self._lanes.append((*self._lanes[lane][:7], INNER_FRAMES))

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -10,21 +11,26 @@ import orjson
 from profiling.trace.formats.sqlite_tables import MAGIC
 
 _MOST_KEYS = 6
+_LONGEST_LIST = 60_000
 _PRINTABLE = frozenset(range(32, 127)) | {9, 10, 13}
 
 
-def told_of(head: bytes) -> str:
-    """Return what a file is and what to bring instead, by its first bytes; "" if nothing is known of it."""
+def told_of(head: bytes, tables: Sequence[str] = ()) -> str:
+    """Return what a file is and what to bring instead, by its first bytes, and of a database by the names of its
+    tables, which may stand anywhere in it; "" if nothing is known of it.
+    """
+    listed = "".join(f"CREATE TABLE {name}\n" for name in tables)[:_LONGEST_LIST].encode(errors="replace")
     for begins, is_a, instead in _table():
-        if begins.search(head):
+        if begins.search(head) or (listed and begins.search(MAGIC + listed)):
             return f"The file is {is_a}. {instead}"
     return ""
 
 
-def looks_like(head: bytes) -> str:
-    """Return what the first bytes of an unknown file look like."""
+def looks_like(head: bytes, tables: Sequence[str] = ()) -> str:
+    """Return what the first bytes of an unknown file look like, and a database by the names of its tables."""
     if head.startswith(MAGIC):
-        return "an SQLite database"
+        names = ", ".join(f'"{name[:40]}"' for name in tables[:_MOST_KEYS])
+        return f"an SQLite database with the tables {names}" if names else "an SQLite database"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith((b"{", b"[")):
         keys = _first_keys(text)

@@ -275,6 +275,23 @@ class Store:
             values,
         )
 
+    @cached_property
+    def program(self) -> tuple[int, int]:
+        """From when to when anything but the profiler's own work was recorded, in Unix ns; all of it if nothing was.
+
+        Profilers are at work before the program begins and after it has ended: that is no idle time of the program.
+        """
+        own = [int(Category.OVERHEAD)]
+        if not len(self.sql("SELECT 1 AS one FROM ev WHERE cat = ? LIMIT 1", own)["one"]):
+            return self.begin, self.end
+        bounds = self.sql(
+            "SELECT coalesce(min(a), -1) AS first, coalesce(max(b), -1) AS last FROM (SELECT ts AS a, ts + dur AS b "
+            "FROM ev WHERE cat <> ? UNION ALL SELECT ts, ts FROM samples)",
+            own,
+        )
+        first, last = int(bounds["first"][0]), int(bounds["last"][0])
+        return (first, last) if first < last else (self.begin, self.end)
+
     def sql(self, query: str, params: Sequence[object] | Mapping[str, object] = ()) -> Columns:
         """Return columns of a query that stands in our code: never pass on what a client wrote."""
         fetched = self._connection.execute(query, params).fetchnumpy()

@@ -16,6 +16,7 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from profiling.counted import counted
 from profiling.trace import schema
 from profiling.trace.lanes import LaneKind, Lanes
 from profiling.trace.late_links import MOST_ARROWS, LateLinks
@@ -182,9 +183,10 @@ class StoreWriter:
         self._samples.add(series, time, value)
 
     def note(self, severity: Severity, text: str) -> None:
-        """Keep a sentence for whoever looks at the trace."""
-        if len(self._notes) < 200 and (severity, text[:LONGEST_NAME]) not in self._notes:
-            self._notes.append((severity, text[:LONGEST_NAME]))
+        """Keep a sentence for whoever looks at the trace; what it counts one of is said as one."""
+        note = (severity, counted(text[:LONGEST_NAME]))
+        if len(self._notes) < 200 and note not in self._notes:
+            self._notes.append(note)
 
     def start_at_zero(self) -> None:
         """Count all times from the earliest event: where nothing tells when the recording began."""
@@ -296,7 +298,7 @@ class StoreWriter:
         if dropped:
             self.note(
                 "warning",
-                f"{dropped:,} events were left out: they have no length, or lie a month or more from the others.",
+                f"{dropped:,} events were left out, of no length or a month and more from the others.",
             )
 
     def _describe(self) -> None:

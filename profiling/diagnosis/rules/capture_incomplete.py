@@ -7,8 +7,8 @@ from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence, RecordedTrace
 
 _MOST_LEFT_OUT = 0.01  # of a file's events
-_LEFT_OUT = re.compile(r"^([\d,]+) (?:events|rows|ranges|samples)\b.* left out\b")
-_CUT = re.compile(r"cut off|damaged|the rest is left out|still open when .* ended and are cut|none of that work")
+_LEFT_OUT = re.compile(r"^([\d,]+) (?:event|row|range|sample)s?\b.* left out\b")
+_CUT = re.compile(r"cut off|damaged|the rest is left out|still open when .* ended and (?:are|is) cut|none of that work")
 """How readers say it (profiling/trace/formats); what else they note is no fault of the capture."""
 
 
@@ -30,7 +30,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         value=float(len(problems)),
         begin=min(begins, default=0),
         end=max(ends, default=0),
-        words={"problems": "; ".join(problems[:4])},
+        words={"problems": "; ".join(problem.removesuffix(".") for problem in problems[:4])},
     )
 
 

@@ -14,6 +14,7 @@ _CALLED = {
     "profiler": "the profiler",
     "collector": "the garbage collector",
     "data_wait": "waiting for data",
+    "capture": "capturing launches into a graph",
     "synchronisation": "synchronisation",
     "launch": "the CPU, which launches late",
     "communication": "a collective on the CPU",

@@ -57,10 +57,10 @@ def _at_the_peak(reserved: Counter, allocated: Counter) -> Observation:
 def _with_total(peak: Observation, whole: float) -> Observation:
     """Return what is said of a peak on a device with so much memory: it fires only where the device is nearly full."""
     reserved = peak.words["reserved"]
-    share = f"{100 * reserved / whole:.0f} %" if whole else "—"
+    full = f" ({100 * reserved / whole:.0f} %)" if whole else ""
     return replace(
         peak,
-        words={**peak.words, "reserved": f"{reserved / 2**30:.2f} GiB", "full": share},
+        words={**peak.words, "reserved": f"{reserved / 2**30:.2f} GiB", "full": full},
         is_firing=bool(whole) and reserved > _FULL * whole and peak.value > PLUGIN.watch,
     )
 
@@ -75,10 +75,9 @@ PLUGIN = Rule(
     bad=0.40,
     source="the wording of torch's out-of-memory message; 20 % is ours",
     needs=("memory",),
-    fires="At its peak {device} had {reserved} reserved, {full} of its memory, and {allocated} in use: {value} lay "
-    "idle in fragments.",
-    clear="At its peak {device} had {reserved} reserved ({full} of its memory) and {allocated} in use: {value} lay "
-    "idle.",
+    fires="At its peak {device} had {reserved} of its memory reserved{full} and {allocated} in use: {value} lay idle "
+    "in fragments.",
+    clear="At its peak {device} had {reserved} of its memory reserved{full} and {allocated} in use: {value} lay idle.",
     advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep shapes alike, and empty the cache "
     "between rollout and training.",
     changes=(KnobChange("train.packing", "on"), KnobChange("memory.pad_to_length", "on")),

@@ -6,7 +6,7 @@ import numpy as np
 
 from profiling.analysis.idle import OF_PROGRAM
 from profiling.analysis.intervals import clipped, total, union
-from profiling.diagnosis.device_work import looked_at
+from profiling.diagnosis.device_work import at_work
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence
@@ -15,12 +15,13 @@ from profiling.trace.category import Category
 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
-        if not recorded.shows_work:
+        window = at_work(recorded) if recorded.shows_work else None
+        if window is None:
             continue
+        begin, end = window
         events = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur", "name"))
         program = [i for i, name in enumerate(recorded.store.names) if OF_PROGRAM.search(name)]
         keep = ~np.isin(events["name"], program)
-        begin, end = looked_at(recorded)
         own = clipped(union(events["ts"][keep], (events["ts"] + events["dur"])[keep]), begin, end)
         yield Observation(
             value=total(own) / max(1, end - begin),
@@ -36,7 +37,8 @@ PLUGIN = Rule(
     title="Profiler's own work",
     question="helped",
     definition="Time that the profiler says it took itself, divided by the recorded time, of the file with most, over "
-    "the steps where there are any; what the driver takes (a full queue of launches, loading of code) is none.",
+    "the steps, or from the first to the last work; what the driver takes (a full queue of launches, loading of code) "
+    "is none.",
     unit="share",
     watch=0.05,
     bad=0.20,

@@ -250,7 +250,9 @@ class _NsysExport:
             "CUPTI_ACTIVITY_KIND_MEMCPY", *columns, "copyKind", "srcKind", "dstKind"
         ):
             pid = self._owners.of(pid, correlation)
-            name = f"Memcpy {_COPY_KINDS.get(kind, '')} ({_MEMORY.get(source, '?')} -> {_MEMORY.get(target, '?')})"
+            name = f"Memcpy {_COPY_KINDS.get(kind, '')}"
+            if source in _MEMORY or target in _MEMORY:  # of unified memory neither is told
+                name += f" ({_MEMORY.get(source, '?')} -> {_MEMORY.get(target, '?')})"
             lane, link = self._stream(pid, device, stream), self._link(pid, correlation)
             self._add(lane, start, end, name, Category.COPY, link=link, size=size)
 

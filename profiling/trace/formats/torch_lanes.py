@@ -23,7 +23,7 @@ class TorchLanes:
     def __init__(self, writer: StoreWriter, device_of: Callable[[Id], int]) -> None:
         self._writer = writer
         self._device_of = device_of
-        self.known: dict[LaneKey, int] = {}
+        self.by_key: dict[LaneKey, int] = {}
         """Numbers of lanes that have events."""
         self._keys: dict[int, LaneKey] = {}
         self._processes: dict[Id, dict[str, str]] = {}
@@ -35,7 +35,7 @@ class TorchLanes:
     def of_thread(self, event: TorchEvent, place: str = ON_CPU) -> int:
         """Return the lane of a thread, or that of its frames of Python: they cross the ranges that they open."""
         key = (event.get("pid"), event.get("tid"), place)
-        lane = self.known.get(key)
+        lane = self.by_key.get(key)
         if lane is None:
             if self._first_cpu is None and isinstance(key[0], int):
                 self._first_cpu = key[0]
@@ -55,7 +55,7 @@ class TorchLanes:
     def of_device(self, event: TorchEvent, args: Args, place: str) -> int:
         """Return the lane of a stream, or of ranges and waits of a device."""
         key = (event.get("pid"), event.get("tid"), place)
-        lane = self.known.get(key)
+        lane = self.by_key.get(key)
         if lane is None:
             device = args.get("device", args.get("Device Id", key[0]))
             stream = args.get("stream", args.get("Stream Id", key[1]))
@@ -77,7 +77,7 @@ class TorchLanes:
         return lane
 
     def _know(self, key: LaneKey, lane: int) -> None:
-        self.known[key] = lane
+        self.by_key[key] = lane
         self._keys[lane] = key
 
     def take(self, lane: int, pid: Id, tid: Id, place: str) -> None:

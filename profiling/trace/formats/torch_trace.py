@@ -18,6 +18,8 @@ from profiling.trace.formats.drawn_launches import DrawnLaunches, is_drawn
 from profiling.trace.formats.json_list import JsonList
 from profiling.trace.formats.open_ranges import OpenRanges
 from profiling.trace.formats.rocprof_chrome import RocprofEvents
+from profiling.trace.formats.tf_timeline import KIND as OF_TENSORFLOW
+from profiling.trace.formats.tf_timeline import TensorflowTimeline
 from profiling.trace.formats.torch_counters import TorchCounters, tells_memory
 from profiling.trace.formats.torch_details import TorchDetails
 from profiling.trace.formats.torch_event import EXACT, NOTHING, Args, TorchEvent, number_of, time_of
@@ -50,7 +52,7 @@ _MOST_KNOWN = 100_000
 """Of kinds and names of events."""
 _NO_WORK = (
     "Calls that launch work of a device were recorded, but none of that work: the profiler could not see the device. "
-    "Record with ProfilerActivity.CUDA, where CUPTI or roctracer is installed and no other tool uses it."
+    "With torch, record with ProfilerActivity.CUDA, where CUPTI or roctracer is installed and no other tool uses it."
 )
 _BYTES = {
     "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Short": 2, "Half": 2, "BFloat16": 2,
@@ -97,10 +99,11 @@ class _Events:
         self._seen = 0
         self._unusable = Unusable("events")
         self._of_xla = XlaEvents(writer)
+        self._of_tensorflow = TensorflowTimeline(writer)
         self._of_ascend = AscendEvents(writer)
         self._of_rocprof = RocprofEvents(writer, limits)
         self._lanes = TorchLanes(writer, self._of_ascend.device)
-        self._known_lanes = self._lanes.known
+        self._lanes_by_key = self._lanes.by_key
         self._details = TorchDetails(writer)
         self._counters = TorchCounters(writer)
         self._ranges = OpenRanges()
@@ -172,7 +175,7 @@ class _Events:
         sentences = [
             f"{unfinished:,} ranges were never closed and are left out." if unfinished else "",
             f"{stray:,} ends of ranges have no beginning and are left out." if stray else "",
-            f"{crossed:,} ends are not those of the range that began last: ranges cross, or an end is missing."
+            f"{crossed:,} ends belong to another range than began last: ranges cross, or an end is missing."
             if crossed
             else "",
             _NO_WORK if self._has_launches and not self._has_work else "",
@@ -201,6 +204,9 @@ class _Events:
                 self._of_rocprof.add(event)
                 return
             kind = kind_told_by(details, event["name"]) or OF_AUTOGRAD.get(str(event.get("pid")), "")
+        elif kind == OF_TENSORFLOW and event.get("pid") in self._of_tensorflow:
+            self._of_tensorflow.add(event, start, lasts)
+            return
         key = (kind, event["name"])
         cached = self._names.get(key)
         if cached is None:
@@ -215,7 +221,7 @@ class _Events:
                 outer = 0
             info = self._details.number(args)
         if place in THREADS:
-            lane = self._known_lanes.get((event.get("pid"), event.get("tid"), place))
+            lane = self._lanes_by_key.get((event.get("pid"), event.get("tid"), place))
             if lane is None:
                 lane = self._lanes.of_thread(event, place)
         else:
@@ -282,7 +288,7 @@ class _Events:
             self._drawn.add(event, self._of_rocprof.lane(event), self._at(event))
             return
         pid, place = event.get("pid"), ON_CPU if event["ph"] == "s" else ON_STREAM
-        lane = self._known_lanes.get((pid, event.get("tid"), place))
+        lane = self._lanes_by_key.get((pid, event.get("tid"), place))
         calling = self._drawn.add(event, lane, self._at(event))
         if calling is not None and lane is not None:
             self._lanes.drive(lane, calling)
@@ -297,6 +303,7 @@ class _Events:
                 name = str(args.get("name", ""))
                 self._lanes.describe_process(pid, "name", name)
                 self._of_xla.name_plane(pid, name)
+                self._of_tensorflow.name_process(pid, name)
                 self._of_ascend.name_process(pid, name)
             case "process_labels":
                 labels = str(args.get("labels", ""))

@@ -80,7 +80,7 @@ class DcgmReader:
                 '`while sleep 1; do echo "# time $(date +%s.%N)"; curl -s localhost:9400/metrics; done > dcgm.txt`.'
             )
         if untimed or unusable:
-            writer.note("warning", f"{untimed + unusable:,} lines were left out: they have no time, or are no samples.")
+            writer.note("warning", f"{untimed + unusable:,} lines were left out: no time, or no samples.")
         writer.meta("tool", "dcgm")
 
 

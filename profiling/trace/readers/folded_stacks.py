@@ -72,7 +72,7 @@ class FoldedStacksReader:
         frames.stand(at, ())
         frames.finish()
         if unusable:
-            writer.note("warning", f"{unusable:,} lines were left out: they do not end in a count.")
+            writer.note("warning", f"{unusable:,} lines were left out: no count stands at the end.")
         writer.meta("clock", "none")
         writer.meta("tool", "folded stacks")
         if is_timed and scale == 1000:

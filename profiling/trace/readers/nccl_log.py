@@ -80,7 +80,7 @@ class NcclLogReader:
         if left_out:
             writer.note("warning", f"Only the first {writer.events:,} calls were read; the rest is left out.")
         if untimed:
-            writer.note("warning", f"{untimed:,} collectives were left out: their lines have no time.")
+            writer.note("warning", f"{untimed:,} collectives were left out: no time stands on the line.")
         writer.note(
             "info", "A log of NCCL tells when a collective was called, not how long it took. Its times are read as UTC."
         )

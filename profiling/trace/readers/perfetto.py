@@ -170,7 +170,7 @@ class _Trace:
         if num_open:
             writer.note("warning", f"{num_open:,} ranges have no end: they are drawn to the end of the trace.")
         if self._unusable:
-            writer.note("warning", f"{self._unusable:,} events were left out: their time or their begin is missing.")
+            writer.note("warning", f"{self._unusable:,} events were left out: a time or a begin is missing.")
         if self._num_others:
             writer.note("info", f"{self._num_others:,} packets of the system (ftrace) are not shown here.")
         if writer.events >= self._most:

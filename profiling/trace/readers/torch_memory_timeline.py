@@ -60,7 +60,7 @@ class MemoryTimelineReader:
         writer.meta("tool", "torch")
         writer.note("info", "A memory timeline does not say of which device it is; it is shown as device 0.")
         if unusable:
-            writer.note("warning", f"{unusable:,} rows were left out: they are not four numbers.")
+            writer.note("warning", f"{unusable:,} rows were left out: not four numbers.")
 
 
 def _rows(text: bytes, writer: StoreWriter) -> tuple[list[tuple[int, int, int]], int]:

@@ -79,7 +79,7 @@ class XplaneReader:
                 "info", f"{num_sums:,} events are sums of many and have no time of their own: they are not shown."
             )
         if unusable:
-            writer.note("warning", f"{unusable:,} events were left out: their time is none.")
+            writer.note("warning", f"{unusable:,} events were left out: the time is none.")
         if writer.events >= limits.events:
             writer.note("warning", f"Only the first {writer.events:,} events were read; the rest is left out.")
 

@@ -168,3 +168,37 @@ def test_a_thread_that_launches_is_in_calls_of_the_system_and_between_calls(tmp_
         "unattributed": 47,
     }
     assert [(gap.cause, gap.inside) for gap in worker.gaps] == [("system", "read")]
+
+
+def test_launches_that_are_put_into_a_graph_are_not_late(tmp_path: Path) -> None:
+    trace = Trace(
+        device=[(0, 10, "fill", KERNEL), (160, 40, "gemm", KERNEL)],
+        launches=[(0, 1), (159, 1)],
+        host=[
+            (20, 1, "hipStreamBeginCapture", Category.RUNTIME),
+            (22, 60, "aten::mm", OPERATOR),
+            (30, 1, "hipLaunchKernel", Category.RUNTIME),
+            (84, 1, "hipStreamEndCapture", Category.RUNTIME),
+            (90, 30, "cudaGraphInstantiateWithFlags_v11040", Category.RUNTIME),
+            (150, 5, "cudaStreamBeginCapture_v10000", Category.RUNTIME),  # which the recording does not see end
+        ],
+        window=200,
+    )
+    worker = summary(tmp_path, trace)
+    assert {cause: ns / MS for cause, ns in worker.idle.items()} == {
+        "capture": 95,  # 20..85 and 90..120
+        "launch": 6,  # 150..155, 159..160
+        "unattributed": 49,
+    }
+
+
+def test_what_the_profiler_does_before_and_after_the_program_is_no_idle_time(tmp_path: Path) -> None:
+    trace = Trace(
+        device=[(10, 20, "gemm", KERNEL), (40, 20, "gemm", KERNEL)],
+        launches=[(0, 1), (31, 1)],
+        host=[(-90, 60, "CUPTI init", Category.OVERHEAD), (70, 40, "CUPTI flush", Category.OVERHEAD)],
+        window=60,
+    )
+    worker = summary(tmp_path, trace)
+    assert (worker.recorded / MS, worker.busy / MS) == (60, 40)
+    assert "profiler" not in {cause for cause, ns in worker.idle.items() if ns}

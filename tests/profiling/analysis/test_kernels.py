@@ -110,3 +110,5 @@ def test_calls_that_bear_their_number_are_of_one_operator() -> None:
     assert names == ["aten::mm", "a, b = 3"]
     assert plain.tolist() == [0, 0, 0, 1, 0]
     assert len(plain_names([])[1]) == 0
+    of_dlprof = [f"{{'mod': 'torch.nn.functional', 'op': 'linear', 'args': [{{'shape': ({n},)}}]}}" for n in (1, 2)]
+    assert plain_names(of_dlprof)[0] == ["torch.nn.functional.linear"]

@@ -295,6 +295,26 @@ def test_the_profiler_s_work_before_the_steps_does_not_stretch_them(make: Make) 
     assert round(found.observation.value, 6) == 0.1  # 50 of the 500 ms of steps
 
 
+def test_without_steps_the_profiler_s_work_counts_from_the_first_to_the_last_work(make: Make) -> None:
+    before, within = (0.0, 400.0, "CUPTI initialization", Category.OVERHEAD), (600.0, 25.0, "flush", Category.OVERHEAD)
+    device = [(500.0, 50.0, "add", KERNEL), (950.0, 50.0, "add", KERNEL)]
+    found = finding_of(
+        "profiler_overhead", rules()["profiler_overhead"], make(Trace(device=device, host=[before, within]))
+    )
+    assert found.observation is not None
+    assert round(found.observation.value, 6) == 0.05  # 25 of the 500 ms
+    calls = [(410.0, 1.0, "cuInit", Category.RUNTIME)]
+    assert states("profiler_overhead", make(Trace(host=[before, *calls]))) == ["not_enough_data"]
+
+
+def test_a_snapshot_that_does_not_tell_the_device_s_memory_gives_no_share_of_it(make: Make) -> None:
+    held = {"Total Reserved": [8e9, 10e9], "Total Allocated": [8e9, 9e9]}
+    said = finding_of("fragmentation", rules()["fragmentation"], make(Trace(samples=held)))
+    assert said.sentence() == (
+        "At its peak device 0 of policy 0 had 9.31 GiB of its memory reserved and 8.38 GiB in use: 10 % lay idle."
+    )
+
+
 def test_a_wait_costs_no_more_than_it_lasts_and_nothing_where_work_is_queued(make: Make) -> None:
     short = Trace(  # the thread waits for 20 ms, and then does something else for 380 ms
         device=[(0, 100, "add", KERNEL), (500, 500, "add", KERNEL)],

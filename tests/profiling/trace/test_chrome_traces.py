@@ -39,8 +39,8 @@ def test_samples_stand_until_the_next_one_of_their_thread(tmp_path: Path) -> Non
         9: [("main", 50, 0)],
     }
     assert facts.has_clock
-    assert [text for text in notes if "name no frame" in text] == [
-        "1 samples of stacks name no frame that the trace holds."
+    assert [text for text in notes if "names no frame" in text] == [
+        "1 sample of stacks names no frame that the trace holds."
     ]
 
 
@@ -148,3 +148,46 @@ def test_nccl_s_example_of_a_profiler_writes_words_without_quotes(tmp_path: Path
         assert len(rows) == count
         assert rows[1] == ("AllReduce", Category.COMMUNICATION, 10_000, 4500)
     assert rows[-1][2] == (count - 1) * 10_000
+
+
+def test_a_timeline_of_tensorflow_has_streams_and_the_operators_of_the_executor(tmp_path: Path) -> None:
+    names = [
+        "/job:localhost/replica:0/task:0/device:GPU:0 Compute",
+        "/device:GPU:0/stream:13 Compute",
+        "/device:GPU:0/stream:all Compute",
+        "/device:GPU:0/memcpy Compute",
+        "/job:localhost/replica:0/task:0/cpu:0 Compute",
+        "/gpu:1/stream:all Compute",  # of a device that tells of no single stream
+        "/device:GPU:0/stream:13 Tensors",
+    ]
+
+    def op(pid: int, tid: int, name: str, at: int, lasts: int, node: str = "layer/node") -> dict[str, Any]:
+        args = {"name": node, "op": name}
+        return {"ph": "X", "cat": "Op", "pid": pid, "tid": tid, "name": name, "ts": at, "dur": lasts, "args": args}
+
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}} for pid, name in enumerate(names)
+    ]
+    events += [
+        op(0, 0, "Conv2D", 100, 5),
+        op(0, 1, "MatMul", 102, 4),
+        op(4, 0, "Placeholder", 90, 2),
+        op(1, 0, "Conv2D#id=7#", 110, 20),
+        op(1, 1, "MatMul#id=8#", 125, 10),
+        op(1, 0, "MEMCPYHtoD", 140, 3),
+        op(2, 0, "Conv2D#id=7#", 110, 20),  # once more
+        op(3, 0, "MEMCPYHtoD", 140, 3),  # once more
+        op(5, 0, "NcclAllReduce", 150, 9),
+    ]
+    copy, talk = Category.COPY, Category.COMMUNICATION
+    assert stored(trace_of(tmp_path, events)) == {
+        "GPU:0 row 0": [("Conv2D", OPERATOR, 100_000, 5000)],
+        "GPU:0 row 1": [("MatMul", OPERATOR, 102_000, 4000)],
+        "CPU:0 row 0": [("Placeholder", OPERATOR, 90_000, 2000)],
+        "device 0 stream 13": [
+            ("Conv2D", KERNEL, 110_000, 20_000),
+            ("MatMul", KERNEL, 125_000, 10_000),
+            ("MEMCPYHtoD", copy, 140_000, 3000),
+        ],
+        "device 1 stream -1": [("NcclAllReduce", talk, 150_000, 9000)],
+    }

@@ -26,6 +26,16 @@ def test_a_database_of_rocprof_names_the_file_beside_it(tmp_path: Path) -> None:
         reader_of(database(tmp_path / "results.db", tables))
 
 
+def test_a_database_is_told_by_its_tables_wherever_they_stand_in_it(tmp_path: Path) -> None:
+    filler: dict[str, list[tuple[object, ...]]] = {f"a{i}({'x' * 900})": [] for i in range(100)}
+    path = database(tmp_path / "dlprof.sqlite", {**filler, "read_only_ops(id, op_name)": []})
+    assert b"read_only_ops" not in path.read_bytes()[: 64 << 10]
+    with pytest.raises(Unreadable, match="DLProf"):
+        reader_of(path)
+    with pytest.raises(Unreadable, match='an SQLite database with the tables "songs"'):
+        reader_of(database(tmp_path / "other.sqlite", {"songs(id, name)": []}))
+
+
 def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b""))
@@ -106,6 +116,26 @@ def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
             b"Time(%),Time,Calls,Avg,Min,Max,Name\n47.79%,542.36ms,45,12.052ms,12.007ms,12.110ms,[CUDA memcpy HtoD]\n",
             "nvprof",
         ),
+        (b"# ========\n# hostname : a\n\njava 19983 cycles:\nffffffff8103d0ca native_write ([k])\n", "`perf script`"),
+        (b"node-v011 31912 cpu-clock: \n            13a80b608e0a a:[&] (/tmp/perf-7539.map)\n", "`perf script`"),
+        (b"CPU     ID                    FUNCTION:NAME\n  0  64091         :tick-60s \n\n", "as DTrace prints them"),
+        (
+            b'Kernel_Name,Count,Sum(ns),Mean(ns),Median(ns),Pct\n"gemm",150,4358035.07,1.5,1.5,83.7\n',
+            "by kernel, without",
+        ),
+        (b"Kernel Report\nKernel Name,Op ID,Op Name,Direction,Uses TC,Total GPU Time (ns)\n", "a report of DLProf"),
+        (b"Op Type Summary Report\nOp Type,# Ops,# Calls,Total CPU Time (ns)\n", "a report of DLProf"),
+        (
+            b"\n" + b"-" * 26 + b" DeepSpeed Flops Profiler " + b"-" * 26 + b"\nProfile Summary at step 2:\n",
+            "flops profiler",
+        ),
+        (
+            b"-------  ------------  ------------  ------------\n   Name    Self CPU %      Self CPU   CPU total %\n",
+            "a table of torch's profiler",
+        ),
+        (b'"LABEL-FAPP-info","Name","Value"\n"FAPP-info","CSV version","2"\n', "Fujitsu's profiler"),
+        (b'{\n    "timemory": {\n        "WALL_CLOCK": {}}}', "a profile of timemory"),
+        (b"{(\x03\x00\x00\x00s8\x00\x00\x00/usr/a.py", "cProfile"),
         (b"\x17\x08Dtracing6\x00\x00", "ftrace, trace-cmd"),
         (b"tr\xfdP\x01\x02", "Tracy"),
         (b"FLR\x00\x00\x02", "Flight Recorder"),

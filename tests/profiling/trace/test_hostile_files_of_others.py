@@ -123,7 +123,7 @@ def test_times_that_cannot_be_cost_their_event_alone(tmp_path: Path) -> None:
     path.write_bytes(b"".join([*parents, event(2**64 - 1, wire(9, 3), wire(23, "far"), wire(11, 1)), *ranges]))
 
     assert import_trace(path, tmp_path / "store").events == 2000
-    assert "1 events were left out" in notes(tmp_path / "store")
+    assert "1 event was left out" in notes(tmp_path / "store")
 
     line = wire(2, "t") + wire(3, T) + wire(4, wire(1, 1) + wire(2, 5) + wire(3, 7))
     line += wire(4, wire(1, 1) + wire(3, 7) + wire(5, 12))
@@ -131,8 +131,8 @@ def test_times_that_cannot_be_cost_their_event_alone(tmp_path: Path) -> None:
     (tmp_path / "a.xplane.pb").write_bytes(wire(1, wire(2, "/host:CPU") + wire(3, line) + wire(3, far)))
 
     assert import_trace(tmp_path / "a.xplane.pb", tmp_path / "store").events == 1
-    assert "1 events are sums of many" in notes(tmp_path / "store")
-    assert "1 events were left out: their time is none" in notes(tmp_path / "store")
+    assert "1 event is sums of many" in notes(tmp_path / "store")
+    assert "1 event was left out: the time is none" in notes(tmp_path / "store")
 
 
 def test_json_beyond_memory_is_refused_before_it_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

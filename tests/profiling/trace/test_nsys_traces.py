@@ -197,7 +197,10 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
             (50, 60, THREAD, 5, 2),
             (51, 61, other | 3, 5, 2),
         ],
-        COPIES: [(300, 400, 0, 7, 6, PROCESS, 1 << 20, 1, 0, 2)],
+        COPIES: [
+            (300, 400, 0, 7, 6, PROCESS, 1 << 20, 1, 0, 2),
+            (500, 600, 0, 7, 0, PROCESS, 1 << 16, 11, None, None),  # of unified memory
+        ],
         "OSRT_API(start, end, globalTid, nameId)": [(10, 20, THREAD, 5)],
         "TARGET_INFO_GPU_METRICS(typeId, sourceId, typeName, metricId, metricName)": [
             (256, 1, "", 3, "SMs Active [Throughput %]")
@@ -216,7 +219,8 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
             (call,) = detail.linked
             assert call.name == "cudaLaunchKernel"
             assert store.lanes[call.lane].pid == store.lanes[lane].pid
-        assert "Memcpy HtoD (Pageable -> Device)" in store.names
+        copies = sorted(name for name in store.names if name.startswith("Memcpy"))
+        assert copies == ["Memcpy HtoD (Pageable -> Device)", "Memcpy unified HtoD"]
         assert store.events(categories=[Category.SYSTEM])["dur"].tolist() == [10]
         (series,) = store.series
         assert (series.name, series.unit, series.device) == ("SMs Active", "ratio", 0)

@@ -284,7 +284,7 @@ def test_a_timeline_of_ray_shows_tasks_by_worker(tmp_path: Path) -> None:
         ]
         assert found["cat"].tolist() == [Category.RANGE, Category.OTHER, Category.RANGE]
         assert abs(int(found["ts"][0]) - T) < 1000
-        assert store.notes[0].text.startswith("1 events were left out")
+        assert store.notes[0].text.startswith("1 event was left out")
 
 
 # -- NCCL --
@@ -318,7 +318,7 @@ def test_a_log_of_nccl_shows_calls_with_their_bytes(tmp_path: Path) -> None:
         assert store.meta["tool_version"] == "2.26.2+cuda12.4"
         texts = [note.text for note in store.notes]
         assert "NCCL on node-1: Call to ibv_modify_qp failed" in texts
-        assert "1 collectives were left out: their lines have no time." in texts
+        assert "1 collective was left out: no time stands on the line." in texts
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_a_zip_with_the_trace_alone_and_one_with_a_bomb(tmp_path: Path) -> None:
         assert found["cat"].tolist() == [Category.OPERATOR, Category.KERNEL]
         stream = store.lanes[found["lane"][1]]
         assert (stream.kind, stream.device, stream.stream) == ("stream", 1, 3)
-        assert store.notes[0].text.startswith("1 events were left out")
+        assert store.notes[0].text.startswith("1 event was left out")
 
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("trace_view.json", b"[" + b" " * (24 << 20))

@@ -272,8 +272,8 @@ def test_begin_and_end_make_one_event_and_texts_are_no_numbers(tmp_path: Path) -
         assert store.events()["dur"].tolist() == [5000, 1000]
         assert (store.lanes[0].process, store.lanes[0].pid, store.lanes[0].thread) == ("worker a", -1, "thread b")
         assert [note.text for note in store.notes] == [
-            "1 ranges were never closed and are left out.",
-            "1 ends of ranges have no beginning and are left out.",
+            "1 range was never closed and is left out.",
+            "1 end of ranges has no beginning and is left out.",
         ]
 
 
@@ -291,8 +291,8 @@ def test_an_end_with_a_name_ends_the_range_of_that_name(tmp_path: Path) -> None:
         told = {store.names[n]: dur for n, dur in zip(rows["name"], rows["dur"].tolist(), strict=True)}
         assert told == {"outer": 9000, "next": 2000}
         assert [note.text[:35] for note in store.notes] == [
-            "1 ranges were never closed and are ",
-            "1 ends are not those of the range t",
+            "1 range was never closed and is lef",
+            "1 end belongs to another range than",
         ]
 
 
@@ -320,7 +320,7 @@ def test_asynchronous_events_of_one_kind_share_rows_that_none_overlaps_in(tmp_pa
             ("request 2", "generate", 2000, 10_000),
         ]
         assert {lane.process for lane in store.lanes} == {"server"}
-        assert [note.text[:15] for note in store.notes] == ["1 ranges were n", "1 ends of range"]
+        assert [note.text[:15] for note in store.notes] == ["1 range was nev", "1 end of ranges"]
 
 
 def test_a_list_alone_and_a_byte_order_mark_are_read_too(tmp_path: Path) -> None:
