@@ -18,6 +18,7 @@ from jobs.planner.serving.kv_cache import token_bytes
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.time.decoding import decode_step_seconds
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
+from jobs.planner.time.steps import NOTHING, TOGETHER
 from jobs.planner.time.training import scoring_seconds, work_of
 from tests.planner_cases.load import Case
 
@@ -153,7 +154,13 @@ def _times(case: Case, found: Estimate | None, why: str, k: Constants) -> Iterat
         pass_seconds = _scored(case, k) if found else None
         yield _timed(case, "scoring", "seconds", numbers["score_seconds"], pass_seconds, why)
     for phase, seconds in case.truth.phases.items():
-        yield _timed(case, "RL phase", phase, seconds, found.time.phases.get(phase) if found else None, why)
+        yield _timed(case, "RL phase", phase, seconds, _phase(found, phase) if found else None, why)
+
+
+def _phase(found: Estimate, phase: str) -> Interval | None:
+    """Return seconds of a phase of a step; of one that some trainers tell for several, their sum."""
+    parts = [part for part in TOGETHER.get(phase, (phase,)) if part in found.time.phases]
+    return sum((found.time.phases[part] for part in parts), start=NOTHING) if parts else None
 
 
 def _speeds(case: Case, found: Estimate | None, why: str) -> Iterator[Reading]:
