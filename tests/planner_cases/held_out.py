@@ -83,7 +83,13 @@ FITTED: Mapping[str, float] = {
 }
 """Constants that measured cases chose, and how far physics lets each be from its value: one sigma of its logarithm."""
 
-_SAME: Mapping[str, str] = {"MC": "MB", "MD": "MB", "NB": "NR"}  # pages of one project, by release
+_SAME: Mapping[str, str] = {
+    **dict.fromkeys(("MC", "MD", "MN"), "MB"),
+    **dict.fromkeys(("NB", "NV", "NW", "NJ"), "NR"),
+    **dict.fromkeys(("NG", "NH", "NK"), "NF"),
+    **{"MQ": "MP", "LH": "LG", "VY": "VA", "SK": "SR"},
+}
+"""Pages of one project, by release."""
 _SPREAD = 0.2  # of ln(predicted / measured), about
 _FAR = 0.3  # from which a row counts less
 _SHRUNK = 5  # readings that the spread of all classes counts for in the width of one

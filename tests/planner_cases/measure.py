@@ -153,8 +153,8 @@ def _times(case: Case, found: Estimate | None, why: str, k: Constants) -> Iterat
     if "score_seconds" in numbers:
         pass_seconds = _scored(case, k) if found else None
         yield _timed(case, "scoring", "seconds", numbers["score_seconds"], pass_seconds, why)
-    for phase, seconds in case.truth.phases.items():
-        yield _timed(case, "RL phase", phase, seconds, _phase(found, phase) if found else None, why)
+    for name, seconds in case.truth.phases.items():
+        yield _timed(case, "RL phase", name, seconds, _phase(found, name) if found else None, why)
 
 
 def _phase(found: Estimate, phase: str) -> Interval | None:
