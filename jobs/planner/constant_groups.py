@@ -136,6 +136,9 @@ class NetworkConstants:
     node_latency: float
     tensor_overlap: float
     exchange_share: float
+    flex_share: float
+    flex_node_share: float
+    exchange_overlap: float
     weights_overlap: float
     context_overlap: float
     fetch_seconds: float
@@ -144,10 +147,13 @@ class NetworkConstants:
     sync_local_rate: float
     sync_ipc_local_tensor_seconds: float
     sync_ipc_tensor_seconds: float
+    sync_ipc_seconds: float
+    sync_ipc_rate: float
     sync_tensor_seconds: float
     sync_tensor_rate: float
     sync_bucket_tensor_seconds: float
     sync_bucket_rate: float
+    sync_packed_tensor_seconds: float
     sync_group_seconds: float
     sync_group_local_seconds: float
     sync_broadcast_tensor_seconds: float
@@ -183,6 +189,7 @@ class SpeedConstants:
     moved_megatron: float
     moved_experts: float
     moved_grouped: float
+    moved_fused_experts: float
     layer_seconds: float
     layer_seconds_compiled: float
     hook_seconds: float

@@ -21,6 +21,7 @@ MixedPrecision = Literal["fsdp", "autocast", "pure"]
 Allocator = Literal["", "expandable", "blocks"]
 Sampler = Literal["", "sort", "flashinfer"]
 Objective = Literal["lm", "pairs", "scalar"]
+Dispatcher = Literal["alltoall", "flex"]
 SyncTransport = Literal["ipc", "tensors", "buckets", "packed", "broadcast", "deltas"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
@@ -140,7 +141,11 @@ class Training:
     unknown; `has_varied_lengths`: micro-batches are of many sizes, which leaves gaps. `adapter_bytes`, 0: as
     `weight_bytes` (PEFT makes adapters float32 beside a base of 16 bits). `keeps_frozen_inputs`: what goes into frozen
     matrices and norms is kept as if they were trained (bitsandbytes before 0.44). `has_joined_projections`: queries,
-    keys and values are views of one tensor, which stays whole.
+    keys and values are views of one tensor, which stays whole. `dispatcher`: how tokens reach experts of other ranks,
+    "alltoall", a copy for each expert, or "flex", a library's own kernels (DeepEP, HybridEP), one for each rank or node
+    that has any of them; `hides_exchange`: while another micro-batch computes. `has_fused_experts`: the two grouped
+    products of experts are two kernels, with the gate and the casts to 8 bits in them. `has_graphs`: layers are
+    replayed as CUDA graphs, so that the host does not start their kernels one by one.
     """
 
     model: ModelShape
@@ -194,6 +199,10 @@ class Training:
     adapter_bytes: float = 0.0
     keeps_frozen_inputs: bool = False
     has_joined_projections: bool = False
+    dispatcher: Dispatcher = "alltoall"
+    hides_exchange: bool = False
+    has_fused_experts: bool = False
+    has_graphs: bool = False
     allocator: Allocator = ""
     has_varied_lengths: bool = False
     offload: Offload = field(default_factory=Offload)

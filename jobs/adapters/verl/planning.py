@@ -296,6 +296,9 @@ def _megatron(source: RunContext, shape: ModelShape, devices: int, *, is_critic:
     share = 0.0
     if knobs.flag("memory.megatron_cpu_optimizer"):
         share = knobs.number("memory.megatron_cpu_optimizer_share")
+    sends_once = knobs.text("kernels.megatron_moe_dispatcher") == "flex"
+    if sends_once:  # by DeepEP, which nothing else uses
+        knobs.get("kernels.megatron_moe_deepep")
     recompute = _RECOMPUTE[knobs.text("memory.megatron_recompute", "none")]
     if recompute == "full" and knobs.text("memory.megatron_recompute_method") != "block":
         knobs.get("memory.megatron_recompute_layers")  # of one block; each keeps one input
@@ -310,6 +313,7 @@ def _megatron(source: RunContext, shape: ModelShape, devices: int, *, is_critic:
         optimizer=_OPTIMIZERS.get(knobs.text("optimizer.kind", "adam"), "adam"),
         compute="bf16" if knobs.text("quantization.megatron_fp8", "none") == "none" else "fp8",
         kernels="megatron",
+        dispatcher="flex" if sends_once else "alltoall",
         attention=_ATTENTION.get(attention, "flash2"),
         checkpointing=recompute,
         head="chunked" if is_fused else "parallel",

@@ -39,9 +39,13 @@ class LayerSeconds:
 
 
 def best_rate(accelerator: Accelerator, compute: str) -> float:
-    """Return the highest FLOP/s that anybody measured of products of a type; the peak where nobody did."""
-    kind = compute_type(accelerator, compute)
-    return accelerator.best.get(kind) or peak_rate(accelerator, compute)
+    """Return the highest FLOP/s that anybody measured of products of a type; of 8 bits where nobody did the share of
+    the peak that products of 16 bits reach; or the peak."""
+    kind, peak = compute_type(accelerator, compute), peak_rate(accelerator, compute)
+    if kind in accelerator.best:
+        return accelerator.best[kind]
+    wide = accelerator.best.get("bf16", 0.0) if kind == "fp8" else 0.0
+    return peak * wide / peak_rate(accelerator) if wide else peak
 
 
 def compute_type(accelerator: Accelerator, compute: str) -> str:
@@ -123,12 +127,14 @@ def layer_seconds(
 def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
     """Return the seconds below which the host cannot start a layer's forward pass.
 
-    Adapters add kernels of their own to each product, FSDP the hooks of each unit; under ZeRO-3 those of every module
-    gather and give up its tensors. Experts are waited for by what implements them: grouped products keep the numbers of
-    tokens on the device, other code reads them on the host first, and modules of Transformers go through experts one by
-    one.
+    A graph needs the host no more than a compiled layer does. Adapters add kernels of their own to each product, FSDP
+    the hooks of each unit; under ZeRO-3 those of every module gather and give up its tensors. Experts are waited for by
+    what implements them: grouped products keep the numbers of tokens on the device, other code reads them on the host
+    first, and modules of Transformers go through experts one by one.
     """
     speed = constants.speed
+    if training.has_graphs:
+        return speed.layer_seconds_compiled
     floor = speed.layer_seconds_compiled if training.kernels == "compiled" else speed.layer_seconds
     if training.method != "full":
         adapted = len(adapted_parts(frozenset(training.lora_targets))) / NUM_PARTS
@@ -176,8 +182,12 @@ def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, co
     if not layer.is_moe:
         return moved + beside
     share = model.experts_per_token / model.experts
-    passes = constants.speed.moved_grouped if training.kernels == "megatron" else constants.speed.moved_experts
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
+    passes = constants.speed.moved_experts
+    if training.has_fused_experts:
+        passes = constants.speed.moved_fused_experts
+    elif training.kernels == "megatron":
+        passes = constants.speed.moved_grouped
     return moved + beside + routed * passes + share * beside_experts
 
 

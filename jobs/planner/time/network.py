@@ -1,7 +1,8 @@
 """Bytes that devices exchange in training, and the seconds of it that computing does not hide.
 
 Volumes per rank are those of ring collectives: a gather or a reduction to shares of n ranks moves (n-1)/n of the whole
-(docs/develop/planner-formulas.md). Ranks are placed as Megatron places them: tensor parallelism innermost, then context
+(docs/develop/planner-formulas.md). In an exchange of all with all each rank sends what leaves its node by its own card,
+and what stays over the link. Ranks are placed as Megatron places them: tensor parallelism innermost, then context
 and sequence, then data, stages of a pipeline outermost; what spans nodes shares their network with the groups beside
 it.
 """
@@ -54,11 +55,16 @@ def node_bandwidth(fleet: Fleet) -> float:
     return card_bandwidth(fleet.accelerator) * fleet.devices_per_node
 
 
+def _joined(fleet: Fleet) -> int:
+    """Return devices that one link joins: racks whose link reaches over nodes count as one."""
+    return max(fleet.accelerator.domain, fleet.devices_per_node)
+
+
 def link_of(fleet: Fleet, ranks: int, stride: int, constants: Constants) -> Link:
     """Return the link of a group of `ranks`, `stride` devices apart: in a node (or larger domain), or between."""
     accelerator = fleet.accelerator
     span = min(ranks * stride, fleet.num_devices)
-    joined = max(accelerator.domain, fleet.devices_per_node)  # racks whose link reaches over nodes count as one
+    joined = _joined(fleet)
     if span <= joined:
         bandwidth = accelerator.link_bandwidth if span <= accelerator.domain else accelerator.pcie_bandwidth
         if not accelerator.has_peer_to_peer:
@@ -126,10 +132,8 @@ def exchange_of(
     inner *= layout.context * layout.ulysses
     seconds_experts = 0.0
     if layout.expert > 1 and model.experts:
-        moved = _HALF * tokens / layout.tensor * model.experts_per_token * model.hidden
         routed = sum(layer.is_moe for layer in model.layers) / model.num_layers * layers
-        link = link_of(fleet, layout.expert, 1, constants)
-        seconds_experts = routed * passes * 2 * link.gather(moved, layout.expert) / constants.network.exchange_share
+        seconds_experts = routed * passes * 2 * dispatch_seconds(training, fleet, tokens, constants)
     seconds_pipeline = 0.0
     if layout.pipeline > 1:
         link = link_of(fleet, 2, max(layout.num_devices // layout.pipeline, 1), constants)
@@ -148,6 +152,55 @@ def exchange_of(
     )
 
 
+def all_to_all(fleet: Fleet, size: float, ranks: int, stride: int, constants: Constants) -> float:
+    """Return seconds in which each of `ranks`, `stride` devices apart, sends `size` bytes, an equal part to each.
+
+    What stays in the node and what leaves it move at once.
+    """
+    if ranks <= 1 or size <= 0:
+        return 0.0
+    near = min(max(_joined(fleet) // stride, 1), ranks)
+    link = link_of(fleet, near, stride, constants)
+    inside = size * (near - 1) / ranks / link.bandwidth / constants.network.exchange_share
+    if near == ranks:
+        return inside + link.latency
+    outside = size * (ranks - near) / ranks / (_card(fleet) * constants.network.node_share)
+    return max(inside, outside) + constants.network.node_latency
+
+
+def dispatch_seconds(training: Training, fleet: Fleet, tokens: float, constants: Constants) -> float:
+    """Return seconds to send the tokens of a micro-batch to the experts of a layer, or back.
+
+    All to all, a token is sent for each of its experts. A dispatcher of its own kernels sends it once to each other
+    node and, in a node, to each other rank, that has one: of n places that the k experts of a token fall into at
+    random, n (1 - (1 - 1/n)^k) have any.
+    """
+    layout, model = training.layout, training.model
+    token = _HALF * tokens / layout.tensor * model.hidden
+    if training.dispatcher == "alltoall":
+        return all_to_all(fleet, token * model.experts_per_token, layout.expert, 1, constants)
+    near = min(_joined(fleet), layout.expert)
+    link = link_of(fleet, near, 1, constants)
+    reached = _reached(layout.expert, model.experts_per_token) * (near - 1) / layout.expert
+    inside = token * reached / link.bandwidth / constants.network.flex_share
+    if near == layout.expert:
+        return inside + link.latency
+    nodes = -(-layout.expert // near)
+    left = _reached(nodes, model.experts_per_token) * (nodes - 1) / nodes
+    outside = token * left / (_card(fleet) * constants.network.flex_node_share)
+    return max(inside, outside) + constants.network.node_latency
+
+
+def _reached(places: int, experts: int) -> float:
+    """Return of how many of `places` some of a token's experts are, where any is as likely as any other."""
+    return places * (1 - (1 - 1 / places) ** experts)
+
+
+def _card(fleet: Fleet) -> float:
+    """Return a device's part of its node's network, bytes/s one way."""
+    return node_bandwidth(fleet) / fleet.devices_per_node
+
+
 def _context_seconds(
     training: Training, fleet: Fleet, *, tokens: float, layers: float, passes: int, stride: int, constants: Constants
 ) -> float:
@@ -160,9 +213,8 @@ def _context_seconds(
         block = _HALF * tokens * 2 * model.kv / layout.tensor
         total += layers * (passes + 1) * (layout.context - 1) * link.send(block)
     if layout.ulysses > 1:
-        link = link_of(fleet, layout.ulysses, stride * layout.context, constants)
         heads = _HALF * tokens * (2 * model.query + 2 * model.kv) / layout.tensor
-        total += layers * passes * link.gather(heads, layout.ulysses) / constants.network.exchange_share
+        total += layers * passes * all_to_all(fleet, heads, layout.ulysses, stride * layout.context, constants)
     return total
 
 
@@ -173,7 +225,7 @@ def _data_seconds(
     layout = training.layout
     stride = layout.tensor
     link = link_of(fleet, layout.shard_ranks, stride, constants)
-    expert_link = link_of(fleet, layout.expert_data, stride * layout.expert, constants)
+    expert_link = link_of(fleet, layout.expert_data, layout.expert_tensor * layout.expert, constants)
     groups = ((parameters, layout.shard_ranks, link), (experts, layout.expert_data, expert_link))
     gather = scatter = gradients = 0.0
     sent = training.reduced_bytes or training.gradient_bytes
@@ -182,7 +234,8 @@ def _data_seconds(
         if ranks <= 1 or not elements:
             continue
         if layout.shards >= 3:
-            passes = forward + 1 if training.resharded else 1
+            again = forward if training.family == "deepspeed" else 1  # a unit of FSDP is whole before it computes again
+            passes = again + 1 if training.resharded else 1
             gather += passes * each.gather(_HALF * elements, ranks)
             scatter += trained * each.gather(sent * elements, ranks)
         else:

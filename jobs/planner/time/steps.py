@@ -311,8 +311,9 @@ def _frozen(
 def _updates(
     job: Job, training: Training, rollouts: Rollouts, batch: TrainingBatch, constants: Constants, memo: Memo
 ) -> Interval:
-    """Return seconds of all optimizer steps on one batch."""
+    """Return seconds of all optimizer steps on one batch. Beside an engine on the same devices they are slower."""
     steps = rollouts.updates
+    share = 1.0 if job.placement == "split" else constants.speed.update_share
     one = memo.of(
         "update",
         (training, job.fleet.accelerator),
@@ -321,7 +322,7 @@ def _updates(
         steps,
         _key(job),
     )
-    return one.seconds.scaled(steps * rollouts.epochs / constants.speed.update_share)
+    return one.seconds.scaled(steps * rollouts.epochs / share)
 
 
 def _moving_seconds(job: Job, constants: Constants) -> float:

@@ -88,7 +88,8 @@ def update_time(
     slowest, waiting, exchange, share = _slowest_stage(training, fleet, work, constants)
     hidden = exposed(exchange.gather + exchange.scatter, slowest, constants.network.weights_overlap)
     ring = exposed(exchange.context, slowest, constants.network.context_overlap)
-    talk = exchange.tensor + exchange.experts + exchange.pipeline + hidden + ring
+    experts = exposed(exchange.experts, slowest, constants.network.exchange_overlap * training.hides_exchange)
+    talk = exchange.tensor + experts + exchange.pipeline + hidden + ring
     each = slowest + talk
     bubble = (layout.pipeline - 1) / layout.virtual * each
     reduced = exposed(exchange.gradients, slowest, constants.network.weights_overlap)

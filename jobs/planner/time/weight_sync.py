@@ -3,7 +3,7 @@
 Every way has a start, a price per tensor and a rate (network.sync_*), each measured of that way alone. Differences
 between ways are larger than those between networks: a call per tensor costs what a gigabyte costs.
 
-    ipc        colocated: handles of memory in the place of bytes, tensors gathered in their group
+    ipc        colocated: tensors gathered in their group, and handles of memory handed over
     tensors    one call per tensor, gathered from the stages and expert ranks that hold it
     buckets    packed into buffers that many ranks send
     packed     packed into buffers that one rank sends at the rate of its network card
@@ -90,15 +90,15 @@ def weight_sync_seconds(
 
 
 def _colocated(training: Training, fleet: Fleet, constants: Constants) -> float:
-    """Return seconds where engine and trainer share devices: experts and stages are gathered tensor by tensor from
-    wherever they are."""
+    """Return seconds where engine and trainer share devices: every device is handed every tensor, gathered from
+    wherever it is, and loads its part. Small tensors cost a call each, large ones their bytes."""
     network, layout = constants.network, training.layout
     size, tensors = _HALF * training.model.parameters, matrices(training.model)
     spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
     group = link_of(fleet, min(spread, layout.num_devices), 1, constants)
     is_near = min(spread, layout.num_devices) <= max(fleet.devices_per_node, fleet.accelerator.domain)
     calls = tensors * (network.sync_ipc_local_tensor_seconds if is_near else network.sync_ipc_tensor_seconds)
-    return network.sync_seconds + calls + size / layout.pipeline / min(group.bandwidth, network.sync_local_rate)
+    return network.sync_ipc_seconds + max(calls, size / min(group.bandwidth, network.sync_ipc_rate))
 
 
 def _way(transport: SyncTransport, fleet: Fleet, constants: Constants) -> _Route:
@@ -115,7 +115,7 @@ def _way(transport: SyncTransport, fleet: Fleet, constants: Constants) -> _Route
         return _Route(start=n.sync_seconds, per_tensor=n.sync_bucket_tensor_seconds, rate=n.sync_bucket_rate, **near)
     if transport == "packed":
         rate = card_bandwidth(fleet.accelerator) * n.node_share
-        return _Route(start=n.sync_seconds, per_tensor=n.sync_bucket_tensor_seconds, rate=rate, **near)
+        return _Route(start=n.sync_seconds, per_tensor=n.sync_packed_tensor_seconds, rate=rate, **near)
     per_tensor, rate = n.sync_broadcast_tensor_seconds, n.sync_broadcast_rate
     if transport == "deltas":
         per_tensor, rate = 0.0, n.sync_delta_rate

@@ -340,6 +340,15 @@ def test_a_knob_that_is_not_priced_is_named(case: str) -> None:
     assert knob_id in _read(changed(recipes()[name].spec, changes)).unpriced
 
 
+def test_a_dispatcher_of_its_own_kernels_is_priced_with_its_library() -> None:
+    changes = {"kernels.megatron_moe_dispatcher": "flex", "kernels.megatron_moe_deepep": "on"}
+    plain = recipes()["verl-dapo-qwen3-30b-a3b"].spec
+    job = _read(changed(plain, changes))
+
+    assert (_read(plain).policy.dispatcher, job.policy.dispatcher) == ("alltoall", "flex")
+    assert not set(changes) & set(job.unpriced)
+
+
 def test_what_only_learning_is_changed_by_is_not_named() -> None:
     spec = changed(recipes()["verl-grpo-qwen3-8b"].spec, {"optimizer.learning_rate": 3e-7})
 

@@ -27,7 +27,7 @@ def test_each_way_has_its_own_start_price_and_rate_between_nodes() -> None:
     expected = {
         "tensors": N.sync_seconds + tensors * N.sync_tensor_seconds + size / N.sync_tensor_rate,
         "buckets": N.sync_seconds + tensors * N.sync_bucket_tensor_seconds + size / N.sync_bucket_rate,
-        "packed": N.sync_seconds + tensors * N.sync_bucket_tensor_seconds + size / card,
+        "packed": N.sync_seconds + tensors * N.sync_packed_tensor_seconds + size / card,
         "broadcast": N.sync_group_seconds + tensors * N.sync_broadcast_tensor_seconds + size / N.sync_broadcast_rate,
         "deltas": N.sync_group_seconds + size / N.sync_delta_rate,
     }
@@ -47,6 +47,9 @@ def test_experts_across_nodes_are_gathered_one_by_one_where_devices_are_shared()
     far = replace(MIXED, layout=replace(MIXED.layout, num_devices=16, expert=16))
     calls = matrices(MIXED.model) * (N.sync_ipc_tensor_seconds - N.sync_ipc_local_tensor_seconds)
     assert seconds(far, "ipc") - seconds(MIXED, "ipc") == pytest.approx(calls, rel=0.1)
+    # large tensors cost their bytes, wherever they lie
+    deep = replace(DENSE, layout=Layout(num_devices=8, pipeline=2, tensor=4))
+    assert seconds(deep, "ipc") == pytest.approx(N.sync_ipc_seconds + 2 * DENSE.model.parameters / N.sync_ipc_rate)
     # eight experts' ranks that are the four tensors' too are still one node
     both = replace(MIXED, layout=replace(MIXED.layout, tensor=4))
     assert seconds(both, "ipc") == pytest.approx(seconds(MIXED, "ipc"))
