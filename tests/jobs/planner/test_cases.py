@@ -1,11 +1,13 @@
 """Case files: what is left out has a default, and what is wrong is named with the nearest that is right."""
 
+import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from jobs.catalog.model import models
-from tests.planner_cases.load import CaseInvalid, load
+from tests.planner_cases.load import HERE, CaseInvalid, load
 from tests.planner_cases.measure import readings
 from tests.planner_cases.model import read_model
 
@@ -120,3 +122,11 @@ def test_a_config_without_the_null_that_toml_lacks_is_read() -> None:
     assert "q_lora_rank" not in config
     assert read["q_lora_rank"] is None
     assert shape.parameters == read_model("moonlight-16b-a3b")[0].parameters
+
+
+def test_no_id_names_two_cases() -> None:
+    """Sources are told apart by it when one is left out, and so are the halves."""
+    files = [path for path in HERE.rglob("*.toml") if path.name != "frameworks.toml"]
+    ids = Counter(id for path in files for id in tomllib.loads(path.read_text(encoding="utf-8")) if id != "frameworks")
+
+    assert [id for id, count in ids.items() if count > 1] == []
