@@ -167,6 +167,15 @@ def test_an_update_in_a_step_is_little_known_until_a_project_has_measured_it() -
     assert after.middle == pytest.approx(1.5 * before.middle)
 
 
+def test_an_update_is_slowed_by_an_engine_on_its_own_devices_alone() -> None:
+    job = colocated()
+    constants = shipped_constants()
+    slower = constants.with_values({"speed.update_share": constants.speed.update_share / 2})
+    for placed, factor in ((job, 2.0), (replace(job, placement="split", engine_devices=1), 1.0)):
+        before, after = (estimate(placed, each).time.phases["update"].middle for each in (constants, slower))
+        assert after == pytest.approx(factor * before, rel=0.02)  # handing a batch over is not slowed
+
+
 def test_an_answer_says_what_it_rests_on(answer: tuple[Job, Estimate]) -> None:
     found = answer[1]
     names = {constant.name for constant in shipped_constants().all()}
