@@ -171,7 +171,9 @@ def test_an_update_is_slowed_by_an_engine_on_its_own_devices_alone() -> None:
     job = colocated()
     constants = shipped_constants()
     slower = constants.with_values({"speed.update_share": constants.speed.update_share / 2})
-    for placed, factor in ((job, 2.0), (replace(job, placement="split", engine_devices=1), 1.0)):
+    n = job.fleet.num_devices
+    split = replace(job, placement="split", engine_devices=n, fleet=replace(job.fleet, num_devices=2 * n))
+    for placed, factor in ((job, 2.0), (split, 1.0)):
         before, after = (estimate(placed, each).time.phases["update"].middle for each in (constants, slower))
         assert after == pytest.approx(factor * before, rel=0.02)  # handing a batch over is not slowed
 
