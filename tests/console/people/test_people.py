@@ -181,7 +181,7 @@ def test_the_command_lists_and_shuts(root: Any, team: Project, settings: Any) ->
     make_token(user=User.objects.get(username="mara"), name="ci")
 
     assert "mara   active" in account("list")
-    assert "1 tokens revoked" in account("deactivate", "mara")
+    assert "1 token revoked" in account("deactivate", "mara")
     assert "mara  inactive" in account("list", "mar")
     assert not ApiToken.objects.filter(revoked_at=None).exists()
     assert "mara is active" in account("activate", "mara")
