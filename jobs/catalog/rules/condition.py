@@ -10,10 +10,10 @@
 | `spread` | the largest less the smallest |
 | `growth` | mean of the later half divided by that of the earlier half |
 | `not_finite` | how many are nan or infinite |
-| `repeats` | the share of those that are the same as their median |
+| `repeats` | the share of those that are the same as their median: what it is at least, by how many there are |
 | `trend` | Mann and Kendall's z: how surely they rise (above 2) or fall (below -2) |
 
-| statistic | of all values, the newest level being the median of the window ([course](course.py)) |
+| statistic | of all values, the newest level being that of the window ([course](course.py)) |
 |---|---|
 | `fell`, `climbed` | how much of what was gained is lost again, better high, or low; in wider windows, too |
 | `above_lowest` | the newest level over the lowest one, less 1 |
@@ -65,7 +65,7 @@ _STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
     "max": max,
     "spread": lambda values: max(values) - min(values),
     "growth": _growth,
-    "repeats": lambda values: values.count(statistics.median(values)) / len(values),
+    "repeats": course.repeats,
     "trend": course.trend,
 }
 _Levels = Callable[[Sequence[float], int], tuple[float, float, float]]
@@ -94,11 +94,11 @@ TEXTS: Mapping[str, str] = {
     "growth": "the growth from the earlier to the later half",
     "repeats": "the fraction with the same value",
     "trend": "the trend (z)",
-    "fell": "{metric} was at {before} and fell to {now} (medians of {window} values or more)",
-    "climbed": "{metric} was down at {before} and climbed to {now} (medians of {window} values or more)",
-    "above_lowest": "{metric} was down at {before} and is at {now} again (medians of {window} values)",
-    "times_start": "{metric} began at {before} and is at {now} (median of {window} values)",
-    "gain": "{metric} began at {before} and is at {now} (median of {window} values)",
+    "fell": "{metric} was at {before} and fell to {now} (levels of {window} values or more)",
+    "climbed": "{metric} was down at {before} and climbed to {now} (levels of {window} values or more)",
+    "above_lowest": "{metric} was down at {before} and is at {now} again (levels of {window} values)",
+    "times_start": "{metric} began at {before} and is at {now} (level of {window} values)",
+    "gain": "{metric} began at {before} and is at {now} (level of {window} values)",
     "flat": "{metric} has not risen within {value} values: it is at {now}",
     "flat_low": "{metric} has not fallen within {value} values: it is at {now}",
     "outburst": "{metric} jumps: {now} within its last 20 values, where up to {before} was usual",

@@ -1,14 +1,16 @@
 """The course of a metric: where it began, its best and its last level, and what of that is more than noise.
 
 Levels are medians of a window, so that a single odd value moves none. The noise of a series is taken from its
-second differences, so that a steady rise is none, nor is a turn. Nothing here knows a metric: what a
+second differences, so that a steady rise is none, nor is a turn. Of values that lie on a grid, as shares of few samples
+do, levels are means, and the noise is that of all differences: none of them is far off, while a median of 0 and 1 is
+either, and half of the differences may be 0. Nothing here knows a metric: what a
 share of is asked for, and in which direction, is said by the condition that reads it. Pure functions over finite values
 in the order of steps.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,6 +30,8 @@ _OUTBURSTS = 3  # so many of them have to be far above the others
 _SEEN = 4.1  # a steady rise of so many deviations times sqrt(12 / n) is seen 98 times in a hundred
 _PARTS = 40  # of which a share is told: groups, over all steps
 _FIFTH = 1.645  # z that one of twenty is beyond
+_GRID = 64  # values between the least and the largest that a grid has at most
+_OFF_GRID = 0.05  # of its spacing: trainers round what they report
 _UNKNOWN_PARTS = 4  # of a step, where all steps say the same
 _MOST_PARTS = 1000
 
@@ -51,7 +55,8 @@ class Course:
 def course(values: Sequence[float], window: int) -> Course:
     """Return the course of at least `window` values."""
     first, deviation = min(_FIRST, window), noise(values)
-    start = statistics.median(values[:first])
+    level = _level_of(values)
+    start = level(values[:first])
     if abs(values[0] - start) > _FAR * deviation:
         first, start = 1, values[0]
     levels = _levels(values, window)
@@ -66,24 +71,48 @@ def course(values: Sequence[float], window: int) -> Course:
 
 
 def _levels(values: Sequence[float], window: int) -> list[float]:
-    """Return the medians of windows that overlap by half, the newest values being the last one."""
+    """Return the levels of windows that overlap by half, the newest values being the last one."""
+    level = _level_of(values)
     ends = [*range(window, len(values) + 1, max(1, window // 2)), len(values)]
-    return [statistics.median(values[end - window : end]) for end in ends]
+    return [level(values[end - window : end]) for end in ends]
+
+
+def _level_of(values: Sequence[float]) -> Callable[[Sequence[float]], float]:
+    """Return what makes a level of some values of a series: their median, or their mean where they lie on a grid."""
+    return statistics.fmean if is_on_grid(values) else statistics.median
+
+
+def is_on_grid(values: Sequence[float]) -> bool:
+    """Return True if most values come again and all lie a multiple of the least difference apart, as shares of few
+    samples do.
+    """
+    spacing = _grain(values)
+    if spacing == 0:
+        return False
+    low = min(values)
+    steps = [(value - low) / spacing for value in values]
+    return max(steps) <= _GRID and all(abs(step - round(step)) <= _OFF_GRID for step in steps)
 
 
 def change_error(before: int, after: int) -> float:
-    """Return the standard error of the difference of two medians of so many values, in deviations of one value."""
+    """Return the standard error of the difference of two medians of so many values, in deviations of one value.
+
+    That of means is a fifth smaller, so that this bounds both.
+    """
     return _MEDIAN * math.sqrt(1.0 / before + 1.0 / after)
 
 
 def noise(values: Sequence[float]) -> float:
     """Return the standard deviation of a series about its own course; 0 of fewer than four values.
 
-    A second difference of independent values has the sixfold variance of one.
+    A second difference of independent values has the sixfold variance of one. Of values on a grid all of them count:
+    the median would be 0 where a policy is mostly right or mostly wrong.
     """
     if len(values) < 4:
         return 0.0
     bends = [abs(a - 2 * b + c) for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    if is_on_grid(values):
+        return math.sqrt(math.fsum(bend * bend for bend in bends) / len(bends) / 6.0)
     return _SIGMA * statistics.median(bends) / math.sqrt(6.0)
 
 
@@ -149,8 +178,9 @@ def is_flat(values: Sequence[float]) -> bool:
     of, deviation, highest = course(values, window), noise(values), max(_levels(values, window))
     starts = [(of.start, of.error_since_start)]
     count = 2 * _FIRST
+    level = _level_of(values)
     while count <= window:  # a longer start is surer, a shorter one is over before an early rise
-        starts.append((statistics.median(values[:count]), deviation * change_error(count, window)))
+        starts.append((level(values[:count]), deviation * change_error(count, window)))
         count *= 2
     least = max(1e-3 * abs(of.start), _grain(values))
     has_risen = any(highest - start > _BEST * error + least for start, error in starts)
@@ -183,9 +213,21 @@ def share(values: Sequence[float], window: int) -> tuple[float, float, float]:
     count = max(window, -(-_PARTS // parts))
     if len(values) < count:
         return math.nan, math.nan, math.nan
-    mean, total = math.fsum(values[-count:]) / count, count * parts
-    spread = math.sqrt(max(0.0, mean * (1 - mean)) / total + (_FIFTH / (2 * total)) ** 2)
-    return (mean + _FIFTH**2 / (2 * total) - _FIFTH * spread) / (1 + _FIFTH**2 / total), math.nan, mean
+    mean = math.fsum(values[-count:]) / count
+    return _at_least(mean, count * parts), math.nan, mean
+
+
+def repeats(values: list[float]) -> float:
+    """Return the share of values that are the same as their median, at least (Wilson's bound, 95 of a hundred).
+
+    The mean of a few samples is the same now and then by chance, so that 14 of 20 say no more than half.
+    """
+    return _at_least(values.count(statistics.median(values)) / len(values), len(values))
+
+
+def _at_least(share: float, total: int) -> float:
+    spread = math.sqrt(max(0.0, share * (1 - share)) / total + (_FIFTH / (2 * total)) ** 2)
+    return (share + _FIFTH**2 / (2 * total) - _FIFTH * spread) / (1 + _FIFTH**2 / total)
 
 
 def trend(values: Sequence[float]) -> float:

@@ -16,6 +16,7 @@ RISE = "reward/of_rise"
 UNSEEN = "reward/unseen_rise"
 _SURE = 4.0  # standard errors that a reward has to have risen by to have risen
 _WINDOW = 10
+_OF_START = 0.5  # of a reward of which nothing else is known: what there is to gain
 IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
 NEEDED = {"reward/mean", "reward/max", "reward/std", *IN_NATS.values()}
 _UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
@@ -59,7 +60,7 @@ def _unseen(
     """Return the least rise that could be told from noise, as a share of what there is to gain; nothing of few steps.
 
     There is to gain what is missing to the most; where that is not known, two deviations of the samples of a step, or
-    as much as there was at the start.
+    half of what there was at the start: a reward of which nothing is known may be near its most.
     """
     values = _finite(rewards)
     if len(values) < 2 * _WINDOW:
@@ -67,7 +68,7 @@ def _unseen(
     rise = least_rise(values)
     start = course(values, _WINDOW).start
     spread = _finite(deviations)
-    left = most - start if most else 2 * math.fsum(spread) / len(spread) if spread else abs(start)
+    left = most - start if most else 2 * math.fsum(spread) / len(spread) if spread else _OF_START * abs(start)
     return [rise / left if left > 0 else math.inf if rise else 0.0]
 
 

@@ -26,10 +26,11 @@ def answer(symptom: Any, question: dict[str, Any]) -> dict[str, Any]:
     from jobs.catalog.spec.parse import parse_spec
 
     spec = parse_spec(question["spec"])
-    more = {"planned": question["planned"]} if "planned" in inspect.signature(symptom.matches).parameters else {}
+    known = inspect.signature(symptom.matches).parameters
 
     def named(step: int) -> dict[str, str]:
         numbers = {name: [y for x, y in points if x <= step][-1000:] for name, points in question["series"].items()}
+        more = {name: value for name, value in (("planned", question["planned"]), ("step", step)) if name in known}
         lines = question.get("lines", [])
         found = [match.symptom for match in symptom.matches(spec=spec, log_lines=lines, metrics=numbers, **more)]
         return {one.id: getattr(one, "tone", "hint" if one.id.startswith("speed.") else "alarm") for one in found}

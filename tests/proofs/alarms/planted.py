@@ -252,6 +252,41 @@ def _entropy(series: Series, begin: int, rng: random.Random) -> None:
     )
 
 
+def _entropy_up(series: Series, begin: int, rng: random.Random) -> None:
+    """Up to 4 to 10 nats: a choice among all tokens of a vocabulary has 10 to 12."""
+    pace, most = rng.uniform(1.1, 1.6), rng.uniform(4.0, 10.0)
+    _rewards(series, begin, rng, to=rng.uniform(0.0, 0.7))
+    series["policy/entropy"] = _since(
+        series["policy/entropy"],
+        begin,
+        lambda value, since: min(max(value, 0.02) * pace ** min(since, 200), most) * rng.uniform(0.9, 1.1),
+    )
+
+
+def _all_the_same(series: Series, begin: int, rng: random.Random) -> None:
+    """Every sample earns the same from a step on, as of a reward that fails and returns a constant."""
+    same = rng.choice((0.0, 0.0, 0.5 * series["reward/mean"][0][1]))
+    for name in ("reward/correct", "eval/accuracy", "eval/reward", "groups/zero_variance_fraction", "reward/max"):
+        series.pop(name, None)
+    steps = [step for step, _ in series["reward/mean"]]
+    series["reward/mean"] = _since(series["reward/mean"], begin, lambda _v, _s: same)
+    if "reward/std" in series:
+        series["reward/std"] = [(step, value if step < begin else 0.0) for step, value in series["reward/std"]]
+    elif rng.random() < 0.5:
+        series["reward/std"] = [(step, 0.3 if step < begin else 0.0) for step in steps]
+
+
+def _cut_more(series: Series, begin: int, rng: random.Random) -> None:
+    """Responses grow towards the limit, and ever more of them reach it."""
+    last, most = series["reward/mean"][-1][0], rng.uniform(0.3, 1.0)
+    prompts = rng.choice((64, 256, 1024))
+    steps = [step for step, _ in series["reward/mean"]]
+    series["response/truncated_fraction"] = [
+        (step, _share(most * max(0, step - begin) / (last - begin), prompts, rng)) for step in steps
+    ]
+    _longer(series, begin, rng.uniform(1.3, 3.0), rng)
+
+
 def _kl(series: Series, begin: int, rng: random.Random) -> None:
     pace, most = rng.uniform(1.15, 1.6), rng.uniform(0.7, 20.0)
     _rewards(series, begin, rng, to=rng.uniform(0.2, 0.8))
@@ -380,6 +415,18 @@ FAULTS: Mapping[str, Fault] = {
     "entropy collapse": Fault(
         text="entropy times 0.6 to 0.9 each step down to 0.1 to 5 % of its start, the reward stands still",
         needs=("policy/entropy", *RL), names=("entropy_collapse",), plant=_entropy,
+    ),
+    "entropy explosion": Fault(
+        text="entropy times 1.1 to 1.6 each step up to 4 to 10 nats, the reward falls to 0 to 70 %",
+        needs=("policy/entropy", *RL), names=("entropy_explodes",), plant=_entropy_up,
+    ),
+    "the same reward for all": Fault(
+        text="all samples earn the same from a step on, half of the runs report their deviation",
+        needs=RL, names=("no_signal",), plant=_all_the_same, algorithms=GROUPED,
+    ),
+    "more and more cut": Fault(
+        text="0 to 30 to 100 % of the responses are cut at the end", needs=RL, names=("truncated",),
+        plant=_cut_more,
     ),
     "KL runs away": Fault(
         text="KL times 1.15 to 1.6 each step up to 0.7 to 20 nats",

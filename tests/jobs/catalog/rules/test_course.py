@@ -7,7 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.catalog.rules.course import change_error, course, gain, is_flat, least_rise, share
+from jobs.catalog.rules.course import (
+    change_error,
+    course,
+    fell,
+    gain,
+    is_flat,
+    is_on_grid,
+    least_rise,
+    noise,
+    repeats,
+    share,
+)
 
 SEEDS = 200
 
@@ -81,3 +92,56 @@ def test_the_least_rise_that_shows_is_that_of_the_trend() -> None:
 
     assert least_rise(values) == pytest.approx(0.082, rel=0.15)  # 4.1 * sqrt(12 / 300) of 0.1
     assert least_rise([0.25] * 30) == 0.0
+
+
+def few_samples(seed: int, shares: list[float], samples: int) -> list[float]:
+    """Return mean rewards of 0 or 1, a step each, of a policy that is right in so many."""
+    rng = random.Random(seed)
+    return [sum(rng.random() < share for _ in range(samples)) / samples for share in shares]
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.25, 1.0, 0.5] * 10, [0.3333, 0.6667, 1.0] * 10, [-1.0, 1.0] * 10])
+def test_shares_of_few_samples_lie_on_a_grid(values: list[float]) -> None:
+    assert is_on_grid(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0, 0.1, 0.317, 0.9] * 10,  # come again, but no multiples of anything coarse
+        [0.001 * i * i for i in range(40)],
+        [0.0, 0.0, 0.0, 14.2, 0.0, 3.17] * 7,  # a gradient that is 0 where rewards do not differ
+        [0.5] * 40,
+    ],
+)
+def test_other_values_lie_on_none(values: list[float]) -> None:
+    assert not is_on_grid(values)
+
+
+def test_the_noise_of_few_samples_is_that_of_their_binomial() -> None:
+    found = [noise(few_samples(seed, [0.15] * 60, 4)) for seed in range(50)]
+
+    # of a policy that is mostly wrong most second differences are small; their median would say 0 or a grain
+    assert statistics.fmean(found) == pytest.approx(math.sqrt(0.15 * 0.85 / 4), rel=0.1)
+
+
+def test_few_samples_of_a_steady_policy_have_not_fallen() -> None:
+    for seed in range(60):
+        values = few_samples(seed, [0.5] * 40, 4)
+        assert all(fell(values[:end], 10)[0] == 0 for end in range(15, 41))
+
+
+def test_few_samples_of_a_policy_that_collapses_have() -> None:
+    named = [fell(few_samples(seed, [0.9] * 30 + [0.1] * 30, 4), 10)[0] for seed in range(60)]
+
+    assert all(share > 0.5 for share in named)
+
+
+@pytest.mark.parametrize(
+    ("same", "at_least"),
+    [(20, 0.881), (18, 0.738), (14, 0.516)],
+)
+def test_the_same_value_again_and_again_is_told_by_how_often(same: int, at_least: float) -> None:
+    values = [0.0] * same + [0.25 * (i + 1) for i in range(20 - same)]
+
+    assert repeats(values) == pytest.approx(at_least, abs=0.001)

@@ -160,3 +160,24 @@ def test_responses_that_are_cut_a_little_less_often_are_still_cut() -> None:
 
     assert "truncated" in named("grpo", {"response/truncated_fraction": falling + holding})
     assert "truncated" not in named("grpo", {"response/truncated_fraction": at_a_pace})
+
+
+def test_four_samples_a_step_that_are_mostly_wrong_have_a_signal() -> None:
+    """Right in a tenth: two of three steps have no right sample at all, and the reward comes out 0."""
+    for seed in range(20):
+        run = rewards(seed, steps=200, samples=4, first=0.1, last=0.3)
+        assert not any("no_signal" in named("grpo", {"reward/mean": run[:end]}) for end in range(20, 201, 20))
+    assert "no_signal" in named(
+        "grpo", {"reward/mean": [*rewards(1, steps=40, samples=4, first=0.3, last=0.3)] + [0.0] * 20}
+    )
+
+
+def test_an_entropy_that_grows_while_the_reward_does_is_no_explosion() -> None:
+    entropy: list[float | None] = [0.3 * 1.05 ** min(step, 60) for step in range(80)]
+    rising: list[float | None] = [0.1 + 0.005 * step for step in range(80)]
+    falling: list[float | None] = [0.4 - 0.005 * step for step in range(80)]
+
+    assert "entropy_explodes" in named("grpo", {"policy/entropy": entropy, "reward/mean": falling})
+    assert "entropy_explodes" not in named("grpo", {"policy/entropy": entropy, "reward/mean": rising})
+    small: list[float | None] = [0.02 * 1.05 ** min(step, 60) for step in range(80)]
+    assert "entropy_explodes" not in named("grpo", {"policy/entropy": small, "reward/mean": falling})
