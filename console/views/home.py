@@ -12,11 +12,13 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.labels.catalog import phase_label
+from console.labels.health import alarms_text
 from console.views.alerts.page import SAID_BY_THE_RUN, rows_of
 from console.views.frame import current_project, person
 from console.views.run.labels import cause_text, hint
 from jobs.accounts.access import require, role
 from jobs.alerts.queries import find_incidents
+from jobs.diagnosis.health import alarms_of
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.cluster_use import cluster_in_use
 from jobs.runs.filter import main_metric
@@ -34,13 +36,14 @@ _ALERTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCard:
-    """A run that is going on: its main metric with its newest value and its line."""
+    """A run that is going on: its main metric with its newest value and its line; `alarm`: what it shows, ""."""
 
     header: RunHeader
     metric: str
     value: object
     spark: str
     hint: str
+    alarm: str
 
 
 @require_GET
@@ -61,18 +64,29 @@ def home(request: HttpRequest) -> HttpResponse:
         if row.incident.severity != "info"
         and not (row.incident.kind in SAID_BY_THE_RUN and row.incident.run_id in shown_runs)
     ]
+    recent = overview.recent[:_RECENT]
+    alarms = {run: alarms_text(marks) for run, marks in alarms_of(h.id for h in (*overview.live, *recent)).items()}
     context = {
         "home": overview,
-        "headline": _headline(overview, num_alerts=len(alerts)),
+        "headline": _headline(overview, num_alerts=len(alerts), num_alarmed=sum(h.id in alarms for h in overview.live)),
         "alerts": alerts,
         "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in overview.attention],
-        "live": [_card(header, drawn.get(header.id, ""), _doing(header, now)) for header in overview.live],
+        "live": [
+            _card(header, drawn.get(header.id, ""), _doing(header, now), alarms.get(header.id, ""))
+            for header in overview.live
+        ],
         "queued": [
             {"header": h, "reason": hint(h, now=now)}
             for h in sorted(overview.queued, key=lambda h: h.queue_position or 0)
         ],
         "recent": [
-            {"header": h, "metric": main_metric(h.algorithm), "value": _value(h)} for h in overview.recent[:_RECENT]
+            {
+                "header": h,
+                "metric": main_metric(h.algorithm),
+                "value": _value(h),
+                "alarm": alarms.get(h.id, ""),
+            }
+            for h in recent
         ],
         "cluster": cluster_in_use(),
         "can_edit": role(request.user, project) in ("editor", "admin"),
@@ -95,7 +109,7 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     return redirect("run", run.pk)
 
 
-def _headline(overview: Home, *, num_alerts: int) -> str:
+def _headline(overview: Home, *, num_alerts: int, num_alarmed: int) -> str:
     """Say in one sentence what needs the person, else what goes on."""
     lost = sum(h.is_lost_contact for h in overview.attention)
     failed = len(overview.attention) - lost
@@ -104,6 +118,9 @@ def _headline(overview: Home, *, num_alerts: int) -> str:
         parts.append(ngettext("%(n)s run failed", "%(n)s runs failed", failed) % {"n": failed})
     if lost:
         parts.append(ngettext("%(n)s run lost contact", "%(n)s runs lost contact", lost) % {"n": lost})
+    if num_alarmed:
+        text = ngettext("%(n)s run shows a symptom", "%(n)s runs show a symptom", num_alarmed)
+        parts.append(text % {"n": num_alarmed})
     if num_alerts:
         parts.append(ngettext("%(n)s alert is open", "%(n)s alerts are open", num_alerts) % {"n": num_alerts})
     if parts:
@@ -127,8 +144,9 @@ def _value(header: RunHeader) -> object:
     return header.latest_values.get(main_metric(header.algorithm))
 
 
-def _card(header: RunHeader, spark: str, words: str) -> LiveCard:
-    return LiveCard(header=header, metric=main_metric(header.algorithm), value=_value(header), spark=spark, hint=words)
+def _card(header: RunHeader, spark: str, words: str, alarm: str) -> LiveCard:
+    metric, value = main_metric(header.algorithm), _value(header)
+    return LiveCard(header=header, metric=metric, value=value, spark=spark, hint=words, alarm=alarm)
 
 
 urlpatterns = [path("", home, name="home"), path("demo", start_demo, name="start-demo")]

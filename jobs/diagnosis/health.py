@@ -10,7 +10,7 @@ import logging
 import math
 import statistics
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -102,6 +102,16 @@ def judge_step(
         if text := _outside(band, numbers.get(band.metric, ())):
             matches[BAND + band.metric] = ("alarm", text)
     return Judged(step=step, matches=matches)
+
+
+def alarms_of(run_ids: Iterable[str]) -> Mapping[str, Sequence[HealthMark]]:
+    """Return the alarms that hold still of those runs that have any, the one that began first before others: what came
+    later often follows from it."""
+    alarms: dict[str, list[HealthMark]] = {}
+    marks = HealthMark.objects.filter(run_id__in=list(run_ids), end_step=None, tone="alarm")
+    for mark in marks.order_by("begin_step", "pk"):
+        alarms.setdefault(mark.run_id, []).append(mark)
+    return alarms
 
 
 def _outside(band: Band, values: Sequence[float]) -> str:

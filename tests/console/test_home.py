@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.time_zone import COOKIE
-from jobs.models import Attempt, Project, Run
+from jobs.models import Attempt, HealthMark, Project, Run
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -112,6 +112,28 @@ def test_a_running_run_shows_phase_progress_and_value(editor: Client, project: P
     assert "<b>30</b>" in page
     assert "0.8125" in page
     assert "51–78 s left" in page
+
+
+def test_a_run_that_shows_symptoms_is_said_to_need_somebody(editor: Client, project: Project) -> None:
+    live = make_run(project, spec={"name": "going"}, state="running", now=timezone.now(), step=60)
+    ended = make_run(project, spec={"name": "over"}, state="finished", now=timezone.now(), step=60)
+    for run, finding, tone, begin, end in (
+        (live, "learning.truncated", "alarm", 41, None),
+        (live, "learning.kl_runs_away", "alarm", 20, None),
+        (live, "learning.no_signal", "alarm", 3, 9),  # over
+        (ended, "learning.solved", "good", 44, None),
+        (ended, "learning.entropy_collapse", "alarm", 12, None),
+    ):
+        HealthMark.objects.create(
+            run=run, finding=finding, tone=tone, begin_step=begin, last_step=60, end_step=end, began_at=NOW
+        )
+
+    page = home(editor)
+
+    assert "1 run shows a symptom" in page
+    assert "nothing needs you" not in page
+    assert "The policy runs away from its reference, since step 20, and 1 more" in page
+    assert "Entropy collapses, since step 12<" in page
 
 
 def test_the_queue_says_why_each_run_waits(editor: Client, project: Project) -> None:
