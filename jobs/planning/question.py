@@ -66,6 +66,7 @@ class PlannerQuestion:
 
     `job` is the spec on this ground. `notes`: sentences on what was assumed here. `recipe_note`: says that it is
     planned on a recipe's hardware where the cluster has none, "" where it has, or where somebody chose the hardware.
+    `lengths_note`: says whose mean lengths seconds follow, "" where no earlier run measured any.
     """
 
     spec: RunSpec
@@ -76,6 +77,7 @@ class PlannerQuestion:
     job: Job
     notes: tuple[str, ...]
     recipe_note: str = ""
+    lengths_note: str = ""
 
 
 def question(
@@ -137,6 +139,7 @@ def question(
         job=job,
         notes=tuple(note for note in (whose, fleet_note, read_as, lengths_note) if note),
         recipe_note=whose,
+        lengths_note=lengths_note,
     )
 
 

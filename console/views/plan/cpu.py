@@ -45,6 +45,7 @@ def cpu_panel(estimate: Estimate, plan_input: PlannerQuestion) -> PlanPanel:
     }
     step, run, hours, host, checkpoint = number_labels()
     planned = seconds_on_cpu(estimate, plan_input.constants)
+    notes = (*_notes(has_vllm=len(pools) < len(estimate.pools), has_seconds=STEP in planned), plan_input.lengths_note)
     message = _("Training and scoring take %(together)s of the node's %(there)s; %(phase)s: up to %(peak)s a process.")
     return PlanPanel(
         state="fits" if share <= TIGHT_FROM else "tight" if share <= TIGHT_TO else "no",
@@ -58,7 +59,7 @@ def cpu_panel(estimate: Estimate, plan_input: PlannerQuestion) -> PlanPanel:
         pools=tuple(pool_bars(pool, estimate, terms, peak * _ROOM, unit, is_host=True) for pool in pools),
         unit=unit_word(unit),
         terms=terms,
-        notes=tuple(_notes(has_vllm=len(pools) < len(estimate.pools), has_seconds=STEP in planned)),
+        notes=tuple(note for note in notes if note),
     )
 
 

@@ -26,6 +26,8 @@ from jobs.planner.estimate import estimate
 from jobs.planner.job import Fleet, Job, Layout, Training
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.time.steps import PACES
+from jobs.planning.earlier_lengths import lengths_told
+from jobs.planning.plan_vs_measured import RunMeasurements
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db
@@ -71,8 +73,14 @@ def test_a_run_on_the_cpu_is_planned_by_what_its_processes_take_together(
 
     pace = {"value": 10.0, "num_runs": 1, "before": None, "after": None, "spread": 2.5}
     paces = dict.fromkeys(PACES.values(), pace)
-    Project.objects.update(calibrations={"cpu": {"on": "2026-11-20", "num_runs": 1, "constants": paces}})
-    assert "at the pace of finished runs on the CPU" in planned(editor)["verdict"]
+    lengths = lengths_told(default_spec(), RunMeasurements(mean_prompt=20.0, mean_response=17.6))
+    Project.objects.update(
+        calibrations={"cpu": {"on": "2026-11-20", "num_runs": 1, "constants": paces}},
+        joined_runs={"joined": [{"run": "r-1234abcd", "lengths": lengths}]},
+    )
+    with_pace = planned(editor)
+    assert "at the pace of finished runs on the CPU" in with_pace["verdict"]
+    assert "Responses of 18 tokens on average, as r-1234abcd measured" in with_pace["bars"]
     assert "at the pace of finished runs on the CPU" not in fits["verdict"]
 
 
