@@ -31,12 +31,12 @@ class Sensitivity:
 def sensitivities(job: Job, constants: Constants | None = None) -> tuple[Sensitivity, ...]:
     """Return the constants that move a job's answer, the one that moves it most first; what a project has set or
     measured is taken as known. Raises: JobInvalid."""
-    varying = _Varying(job, constants)
-    moved = [varying.by(constant) for constant in varying.open_constants()]
+    variation = _Variation(job, constants)
+    moved = [variation.by(constant) for constant in variation.open_constants()]
     return tuple(sorted((each for each in moved if each.share > 0), key=lambda each: -each.share))
 
 
-class _Varying:
+class _Variation:
     """A job's bytes and seconds, with one constant or another at an end of its range. What rests on none of them is not
     asked again: of most constants only the seconds are."""
 
