@@ -155,6 +155,18 @@ def test_what_wanders_slowly_has_a_wider_interval_than_its_batches_say() -> None
     assert correlated_mean_interval(np.ones(MIN_STEPS - 1)) is None
 
 
+def test_what_grows_along_a_line_is_not_taken_for_noise() -> None:
+    """A run that collapses beside one that learns: the difference grows to the last step."""
+    steps = np.arange(1, 61)
+    learned = 0.3 + 0.69 * (1 - np.exp(-steps / 18)) + np.random.default_rng(0).normal(0, 0.04, 60)
+
+    found = correlated_mean_interval(-learned)
+
+    assert found is not None
+    assert found.value == pytest.approx(-0.96, abs=0.01)
+    assert found.half < 0.5  # it was 3.4
+
+
 def assert_halves(values: np.ndarray, *, least: float, most: float) -> None:
     """The interval that minds correlation is so many times as wide as the one by batches."""
     batches, minded = mean_interval(values), correlated_mean_interval(values)
