@@ -225,6 +225,7 @@ class SpeedConstants:
     band_dense: float
     band_experts: float
     band_adapters: float
+    band_stock: float
     band_scoring: float
     band_unknown: float
     band_update: float

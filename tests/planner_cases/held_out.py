@@ -21,6 +21,7 @@ from typing import Literal
 
 from jobs.planner.constant import Constants
 from jobs.planner.estimate import Estimator
+from jobs.planner.time.training import band_of
 from jobs.planner.time.weight_sync import transport_of
 from tests.planner_cases.load import Case
 from tests.planner_cases.measure import Reading, time_readings
@@ -32,7 +33,7 @@ LEAST = 5  # readings below which a class is shown, and judged by nothing
 LEAST_SOURCES = 4  # below which what is left when one is left out says little: shown, and gated by nothing
 Check = Literal["bias", "coverage", "width"]
 _EVERY: tuple[Check, ...] = ("bias", "coverage", "width")
-NARROW = ("training, dense", "decode, dense", "decode, experts")
+NARROW = ("training, dense", "training, adapters", "decode, dense", "decode, experts", "rollout", "RL step")
 """Classes whose width is gated. Bias and coverage of all are: an interval is honest first, and narrow where physics
 lets it be (docs/develop/planner-cases.md)."""
 
@@ -129,10 +130,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timed:
-    """A reading of seconds: ln(predicted / measured), and how far its interval reaches to both sides, as logarithms."""
+    """A reading of seconds: ln(predicted / measured), and how far its interval reaches to both sides, as logarithms.
+    `band`: what made it as wide as it is, the constant of an update or else the class."""
 
     case: Case
     kind: str
+    band: str
     source: str
     error: float
     below: float
@@ -184,23 +187,29 @@ def _row(reading: Reading) -> _Timed | None:
     if reading.is_rate:  # seconds, whatever was asked
         error, below, above = -error, above, below
     return _Timed(
-        case=case, kind=kind, source=_SAME.get(case.source, case.source), error=error, below=below, above=above
+        case=case,
+        kind=kind,
+        band=band_of(case.job.policy) if reading.quantity == "training speed" and case.job else kind,
+        source=_SAME.get(case.source, case.source),
+        error=error,
+        below=below,
+        above=above,
     )
 
 
 def _figures(rows: Sequence[_Timed]) -> tuple[Figure, ...]:
     """Return the figures with each row's width as the residuals of the other sources have it."""
     everything = _residual([row.error for row in rows])
-    figures = []
-    for kind, each in _by_kind(rows).items():
+    scales = {}
+    for band in {row.band for row in rows}:
+        each = [row for row in rows if row.band == band]
         whole = _shrunk([row.error for row in each], everything)
-        widths = {}
         for source in {row.source for row in each}:
             others = _shrunk([row.error for row in each if row.source != source], everything)
-            widths[source] = others / whole
-        scale = [widths[row.source] for row in each]
-        figures.append(_figure(kind, each, scale))
-    return tuple(figures)
+            scales[band, source] = others / whole
+    return tuple(
+        _figure(kind, each, [scales[row.band, row.source] for row in each]) for kind, each in _by_kind(rows).items()
+    )
 
 
 def _figure(kind: str, rows: Sequence[_Timed], scale: Sequence[float]) -> Figure:

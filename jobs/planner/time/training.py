@@ -98,7 +98,7 @@ def update_time(
     executed = training_flops(training, work.tokens * work.count, work.document, executed=True)
     ideal = executed / (layout.tensor * layout.pipeline) / best_rate(accelerator, training.compute)
     talking = (work.count * talk + reduced) / total
-    factor = _width(_band_of(training, constants), work.count * waiting / total, talking, constants)
+    factor = _width(constants.value(band_of(training)), work.count * waiting / total, talking, constants)
     low = max(total / factor, min(ideal, total))
     return UpdateTime(
         seconds=Interval(low=low, middle=total, high=total * factor),
@@ -164,11 +164,21 @@ def scoring_seconds(
     return around(total, factor)
 
 
-def _band_of(training: Training, constants: Constants) -> float:
-    """Return how far measured seconds of such an update were from the middle, as a factor."""
+def band_of(training: Training) -> str:
+    """Return the name of the constant that says how far measured seconds of such an update were from the middle."""
+    if _has_modules_as_they_come(training):
+        return "speed.band_stock"
     if training.method != "full":
-        return constants.speed.band_adapters
-    return constants.speed.band_experts if training.model.experts else constants.speed.band_dense
+        return "speed.band_adapters"
+    return "speed.band_experts" if training.model.experts else "speed.band_dense"
+
+
+def _has_modules_as_they_come(training: Training) -> bool:
+    """Return True if a model runs by Transformers' own modules with nothing in the place of their attention, or of
+    their loop over experts: what kernels those start is a matter of version, mask and head size, which no setting
+    says."""
+    is_eager = training.kernels in ("eager", "liger")
+    return is_eager and (training.model.experts > 0 or training.attends_by in ("sdpa", "eager"))
 
 
 def _width(band: float, waiting: float, talking: float, constants: Constants) -> float:

@@ -15,6 +15,7 @@ from jobs.planner.time.flops import training_flops
 from jobs.planner.time.layers import best_rate, moved_by_adapters
 from jobs.planner.time.network import Link, card_bandwidth, exposed, link_of, node_bandwidth
 from jobs.planner.time.training import (
+    band_of,
     frozen_seconds,
     scoring_seconds,
     stage_layers,
@@ -264,6 +265,22 @@ def test_a_pass_that_waits_for_the_host_is_less_sure() -> None:
     widths = [(found := update_seconds(each, fleet(1), K)).high / found.middle for each in (tiny, full)]
     assert widths[1] == pytest.approx(K.speed.band_dense)
     assert widths[0] > 1.05 * widths[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "band"),
+    [
+        ({"kernels": "eager", "attention": "sdpa"}, "stock"),
+        ({"kernels": "liger", "attention": "eager", "method": "lora", "lora_rank": 8}, "stock"),
+        ({"kernels": "eager", "attention": "flash2"}, "dense"),
+        ({"kernels": "compiled", "attention": "sdpa", "method": "lora", "lora_rank": 8}, "adapters"),
+        ({"model": MIXED, "kernels": "eager", "attention": "flash2"}, "stock"),  # its loop over experts decides
+        ({"model": MIXED, "kernels": "megatron"}, "experts"),
+    ],
+)
+def test_seconds_are_less_sure_where_nothing_fuses_what_transformers_runs(changes: dict[str, Any], band: str) -> None:
+    assert band_of(training(**changes)) == f"speed.band_{band}"
+    assert K.speed.band_stock > max(K.speed.band_dense, K.speed.band_adapters, K.speed.band_experts)
 
 
 def test_deepspeed_fetches_experts_one_by_one() -> None:
