@@ -4,6 +4,8 @@ import dataclasses
 import json
 import re
 import secrets
+from collections.abc import Collection
+from itertools import count
 from typing import Any, cast
 
 from django.conf import settings
@@ -85,7 +87,8 @@ def new_run(request: HttpRequest) -> HttpResponse:
     origin, base, notice = _base(request, project)
     values = spec_to_form(base)
     if origin is not None:
-        values["name"] = next_name(origin.name)
+        names = Run.objects.filter(project=project).values_list("name", flat=True)
+        values["name"] = next_name(origin.name, set(names))
     texts, refused = set_texts(request.GET.getlist("set"), base)
     planned, assumed = _pasted_config(request, values | texts)
     texts |= planned
@@ -240,12 +243,12 @@ def read_recipe(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"values": spec_to_form(chosen.spec) | {"base": base_text(chosen.spec)}})
 
 
-def next_name(name: str) -> str:
-    """Return a name for a clone: the number at the end counts on, or begins with 2."""
-    number = re.search(r"(\d+)$", name)
-    if number is None:
-        return f"{name} 2"[-120:]
-    return (name[: number.start()] + str(int(number[1]) + 1).zfill(len(number[1])))[-120:]
+def next_name(name: str, taken: Collection[str] = ()) -> str:
+    """Return a name for a clone that is not `taken`: the number at the end counts on, or begins with 2."""
+    end = re.search(r"\d+$", name)
+    stem, digits = (name[: end.start()], end[0]) if end else (f"{name} ", "1")
+    names = ((stem + str(number).zfill(len(digits)))[-120:] for number in count(int(digits) + 1))
+    return next(each for each in names if each not in taken)
 
 
 def _launch(request: HttpRequest, project: Project) -> HttpResponse:

@@ -330,6 +330,17 @@ def test_a_clone_starts_from_the_run_s_spec_and_counts_its_name_on(editor: Clien
     assert re.search(r'name="knobs.train.num_steps" value="12"', page)
 
 
+def test_a_second_clone_has_a_name_of_its_own(editor: Client, project: Project) -> None:
+    origin = make_run(project, name="warm up 2")
+    for name in ("warm up 3", "warm up 4"):
+        make_run(project, name=name)
+    make_run(make_project(), name="warm up 5")
+
+    page = editor.get(reverse("new-run"), {"from": origin.pk}).content.decode()
+
+    assert 'value="warm up 5"' in page
+
+
 def test_a_clone_keeps_the_origins_of_what_was_not_touched(editor: Client, project: Project) -> None:
     base = {"knobs": {"train.num_steps": {"value": 12, "origin": "recipe"}, "train.seed": 3}}
     run = make_run(project, spec=base)
