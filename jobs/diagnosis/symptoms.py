@@ -4,16 +4,17 @@ What is read is bounded, however long the run is: the newest lines of each proce
 and the newest values of the metrics that some symptom asks for.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.catalog.rules.rule import Say
-from jobs.catalog.rules.symptom import Match, asked_for, evidence_of, matches
+from jobs.catalog.rules.symptom import Match, asked_for, evidence_of, loudness, matches
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.numbers import read_lines
-from jobs.models import Attempt, LogChunk, Run
+from jobs.models import Attempt, HealthMark, LogChunk, Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.logs import LogLine
 
@@ -28,13 +29,16 @@ Lane = tuple[str, int, str]  # role, rank, stream
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSymptoms:
-    """What was found, from how much. `lines` has the line of the log that a text of evidence is, where it is one."""
+    """What was found, from how much. Of `matches` what is alike loud and known is in the order in which it began: what
+    came later often follows from it. `since` has the step from which marks of health name a symptom; `lines` the line
+    of the log that a text of evidence is, where it is one."""
 
     attempt: int
     computed_at: datetime
     num_lines: int
     num_metrics: int
     matches: tuple[Match, ...]
+    since: Mapping[str, int]
     lines: Mapping[str, LogLine]
 
 
@@ -50,6 +54,8 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     causes = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
     texts = [*(text for text in causes if text), *(line.text for line in lines)]
     matched = matches(spec=spec, log_lines=texts, metrics=numbers, planned=run.num_steps, step=run.step, say=say)
+    since = dict(HealthMark.objects.filter(run=run, end_step=None).values_list("finding", "begin_step"))
+    matched.sort(key=lambda match: (*loudness(match), since.get(match.symptom.id, math.inf)))
     evidence_lines = {evidence.text for match in matched for evidence in match.evidence if evidence.kind == "log"}
     return RunSymptoms(
         attempt=attempt.number,
@@ -57,6 +63,7 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
         num_lines=len(lines),
         num_metrics=len(numbers),
         matches=tuple(matched),
+        since=since,
         lines={text: line for line in lines if (text := evidence_of(line.text)) in evidence_lines},
     )
 

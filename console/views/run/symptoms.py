@@ -20,7 +20,7 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value, value_text
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
-from jobs.models import HealthMark, Run
+from jobs.models import Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 
@@ -66,9 +66,7 @@ def symptoms_card(request: HttpRequest, run_id: str) -> HttpResponse:
     run, role = visible_run(request, run_id)
     run_facts = run_symptoms(run, now=timezone.now(), say=_)
     spec = parse_spec(latest_spec_json(run))
-    marks = HealthMark.objects.filter(run=run, end_step=None)
-    since = dict(marks.values_list("finding", "begin_step"))
-    rows = [_row(match, run, spec, run_facts, since.get(match.symptom.id)) for match in run_facts.matches]
+    rows = [_row(match, run, spec, run_facts) for match in run_facts.matches]
     context = {
         "found": run_facts,
         "rows": [row for row in rows if row.tone != "hint"],
@@ -85,13 +83,13 @@ def clone_url(run: Run, changes: Mapping[str, Value]) -> str:
     return f"{reverse('new-run')}?{urlencode([('from', run.pk), *sets])}"
 
 
-def _row(match: Match, run: Run, spec: RunSpec, run_facts: RunSymptoms, since: int | None) -> SymptomRow:
+def _row(match: Match, run: Run, spec: RunSpec, run_facts: RunSymptoms) -> SymptomRow:
     symptom = match.symptom
     return SymptomRow(
         id=symptom.id,
         title=_(symptom.title),
         tone=symptom.tone,
-        since=since,
+        since=run_facts.since.get(symptom.id),
         signal=_(symptom.signal),
         causes=tuple(_(cause) for cause in symptom.causes),
         source=symptom.source,

@@ -172,7 +172,12 @@ def matches(
             evidence = (*_in_log(symptom, lines), *of_numbers.get(symptom.id, ()))
             if evidence:
                 matched.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec, say=say)))
-    return sorted(matched, key=lambda match: (_LOUDEST[match.symptom.tone], match.evidence[0].kind != "log"))
+    return sorted(matched, key=loudness)
+
+
+def loudness(match: Match) -> tuple[int, bool]:
+    """Return what matches are sorted by: what is good first, then what a log tells of, numbers, and hints."""
+    return _LOUDEST[match.symptom.tone], match.evidence[0].kind != "log"
 
 
 def symptom_of_line(said: str, spec: RunSpec) -> Symptom | None:

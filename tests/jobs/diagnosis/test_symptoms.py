@@ -12,7 +12,7 @@ from jobs.diagnosis.numbers import FIRST, HORIZON, read_lines
 from jobs.diagnosis.symptoms import MAX_LINES, OWN_LINES, RunSymptoms, run_symptoms
 from jobs.ingest.compaction import compact
 from jobs.ingest.store import AttemptCache, store
-from jobs.models import Attempt, Run
+from jobs.models import Attempt, HealthMark, Run
 from profiling import events as make
 from tests.attempts import end
 from tests.batches import delivery, metric
@@ -182,6 +182,19 @@ def test_of_a_long_run_the_newest_values_count_and_those_with_which_it_began(is_
     assert steps["reward/mean"] == list(range(10, newest + 1, 10))
     assert steps["eval/accuracy"] == [1500, 1800]
     assert "kl/reference" not in steps
+
+
+def test_what_began_first_stands_first_as_the_rest_often_follows_from_it() -> None:
+    run = make_run(state="running")
+    values(run, range(1, 31), kl__reference=0.9, loss__policy=float("nan"))
+    stored = ids(run)
+    assert len(stored) == 2
+    for step, finding in enumerate(reversed(stored), start=1):
+        HealthMark.objects.create(run=run, finding=finding, tone="alarm", begin_step=step, last_step=30, began_at=NOW)
+    report(run, log([NO_DEVICE_MEMORY]))
+
+    assert ids(run) == ["memory.device", *reversed(stored)]
+    assert found(run).since == {finding: step for step, finding in enumerate(reversed(stored), start=1)}
 
 
 def test_a_value_that_is_no_number_counts() -> None:
