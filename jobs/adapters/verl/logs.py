@@ -38,6 +38,12 @@ _UNIT = re.compile(r"(.+)\((1e-?\d{1,2})\)")
 _GIBIBYTES = re.compile(r"perf/max_memory_(?:allocated|reserved)_gb")
 """What verl tells in units of 2^30 bytes, and the dictionary in bytes."""
 
+_ROUNDED = "0.000"
+"""What early releases print of anything below 0.0005: they round all numbers to three decimals."""
+
+_SMALL = frozenset({"actor/lr", "critic/lr", "actor/kl_loss", "actor/reward_kl_penalty"})
+"""What is that small where all is well, so that `_ROUNDED` does not tell it from 0: a learning rate, a divergence."""
+
 _EPOCHS = re.compile(r"Epoch \d+/(?P<epochs>\d+)" + BAR)
 _STEPS = re.compile("Training Progress" + BAR)
 
@@ -116,6 +122,7 @@ def printed_step(line: str) -> Step | None:
     """Return step and values of a line that verl prints, None of any other.
 
     (TaskRunner pid=812) step:3 - actor/pg_loss:0.1 - actor/entropy:nan
+    (TaskRunner pid=812) step:3 - actor/pg_loss:0.100 - actor/lr:0.000      a learning rate that is not told
     """
     match = _LINE.search(read_line(line).said) if "step:" in line else None
     if match is None:
@@ -124,7 +131,7 @@ def printed_step(line: str) -> Step | None:
     for part in match[2].split(" - "):
         name, _, text = part.partition(":")
         number = _text_number(text)
-        if name and number is not None:
+        if name and number is not None and not (text == _ROUNDED and name in _SMALL):
             name, factor = _of_first_releases(name)
             metrics[name] = number * factor * _factor(name)
     return (int(match[1]), metrics) if metrics else None

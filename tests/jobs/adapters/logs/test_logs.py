@@ -279,6 +279,20 @@ def test_names_of_early_versions_of_verl_are_those_of_today(tmp_path: Path) -> N
     assert (found["throughput/policy_mfu"], found["eval/reward"]) == (0.083, 0.171)
 
 
+def test_what_early_versions_of_verl_round_to_nothing_is_not_told_as_zero(tmp_path: Path) -> None:
+    """They print three decimals: a learning rate of 1e-6 and a divergence of 4e-4 are 0.000, later ones say 0.0."""
+    logs = reader(tmp_path, "verl", "grpo")
+    small = "actor/kl_loss:0.000 - actor/lr:0.000 - critic/lr:0.000 - actor/pg_clipfrac:0.000"
+    printed(tmp_path, f"(TaskRunner pid=5) step:1 - {small} - critic/score/mean:0.000\n")
+    printed(tmp_path, "(TaskRunner pid=5) step:2 - actor/kl_loss:0.001 - actor/lr:0.0 - actor/pg_clipfrac:0.0\n")
+    read(logs)
+
+    found = read(logs, now=7 * SECOND)
+
+    assert found[1] == {"policy/clip_fraction": 0.0, "reward/mean": 0.0}
+    assert found[2] == {"kl/reference": 0.001, "policy/learning_rate": 0.0, "policy/clip_fraction": 0.0}
+
+
 BAR = "Training Progress:  50%|#####     | 1/2 [00:03<00:03,  3.36s/it]"
 
 
