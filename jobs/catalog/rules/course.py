@@ -20,7 +20,7 @@ _SURE = 5.0  # standard errors: between the best of many levels and the newest, 
 _SURE_TO_FALL = 6.0  # the same for what wanders besides, as rewards do with the prompts of a step
 _WIDER = (1, 2, 4)  # windows in which a fall is looked for: noise that hides one of ten steps shows it in forty
 _FIRST = 5  # values that make the level of the start,
-_FAR = 8.0  # unless the first is so many deviations away from them: then all was over at once
+_FAR = 8.0  # unless the first is so many deviations away from them, and none as far: then all was over at once
 _AT_LEAST = 0.4  # of the best level: what counts as gained where little was
 _NEARLY = 0.2  # of the start: a smaller lowest level counts as this
 _NEWEST = 20  # values among which an outburst is looked for
@@ -57,7 +57,7 @@ def course(values: Sequence[float], window: int) -> Course:
     first, deviation = min(_FIRST, window), noise(values)
     level = _level_of(values)
     start = level(values[:first])
-    if abs(values[0] - start) > _FAR * deviation:
+    if abs(values[0] - start) > _FAR * deviation and _is_outermost(values):
         first, start = 1, values[0]
     levels = _levels(values, window)
     return Course(
@@ -68,6 +68,12 @@ def course(values: Sequence[float], window: int) -> Course:
         error=deviation * change_error(window, window),
         error_since_start=deviation * change_error(first, window),
     )
+
+
+def _is_outermost(values: Sequence[float]) -> bool:
+    """Return True if no later value is as high, or as low, as the first: else it is one of many that stand out."""
+    later = values[1:]
+    return values[0] > max(later) or values[0] < min(later)
 
 
 def _levels(values: Sequence[float], window: int) -> list[float]:

@@ -145,3 +145,13 @@ def test_the_same_value_again_and_again_is_told_by_how_often(same: int, at_least
     values = [0.0] * same + [0.25 * (i + 1) for i in range(20 - same)]
 
     assert repeats(values) == pytest.approx(at_least, abs=0.001)
+
+
+def test_a_first_value_is_the_start_alone_only_where_none_later_stands_out_as_far() -> None:
+    quiet = [1.0, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97] * 2
+
+    assert course([5.0, *quiet], 10).start == 5.0  # all was over at once
+    assert fell([5.0, *quiet], 10)[0] == pytest.approx((5.0 - 1.0) / (0.4 * 5.0), rel=0.02)
+    assert course([5.0, *quiet[:8], 5.1, *quiet[8:]], 10).start == 1.01  # the median of the first five
+    assert fell([5.0, *quiet[:8], 5.1, *quiet[8:]], 10)[0] == 0.0
+    assert course([-5.0, *quiet[:8], 5.1, *quiet[8:]], 10).start == -5.0
