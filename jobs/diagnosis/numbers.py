@@ -9,7 +9,7 @@ from collections.abc import Collection
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.series import MAX_POINTS, SeriesWindow
 
-HORIZON = 1000  # newest steps that are read; a window of a condition is at most some tens of values
+HORIZON = 1500  # newest steps that are read: a flat reward of single samples takes 1,300 to be told from a slow rise
 FIRST = 20  # steps at whose values a metric began
 
 Line = tuple[list[int], list[float]]  # steps, values

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from jobs.catalog.rules.condition import Numbers
-from jobs.catalog.rules.course import course, least_rise
+from jobs.catalog.rules.course import course, least_rise, noise
 from jobs.catalog.spec.runspec import RunSpec
 
 SHARE = "reward/of_most"
@@ -60,7 +60,9 @@ def _unseen(
     """Return the least rise that could be told from noise, as a share of what there is to gain; nothing of few steps.
 
     There is to gain what is missing to the most; where that is not known, two deviations of the samples of a step, or
-    half of what there was at the start: a reward of which nothing is known may be near its most.
+    half of what there was at the start: a reward of which nothing is known may be near its most. It is no less than two
+    deviations of a step's mean, as samples differ no less than means of them: those of one prompt may all earn the same
+    while prompts differ, and what a reward starts at depends on where its zero is.
     """
     values = _finite(rewards)
     if len(values) < 2 * _WINDOW:
@@ -68,7 +70,8 @@ def _unseen(
     rise = least_rise(values)
     start = course(values, _WINDOW).start
     spread = _finite(deviations)
-    left = most - start if most else 2 * math.fsum(spread) / len(spread) if spread else _OF_START * abs(start)
+    of_samples = 2 * math.fsum(spread) / len(spread) if spread else _OF_START * abs(start)
+    left = most - start if most else max(of_samples, 2 * noise(values))
     return [rise / left if left > 0 else math.inf if rise else 0.0]
 
 

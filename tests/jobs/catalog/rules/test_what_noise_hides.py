@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from jobs.catalog.rules.reward_meaning import with_meanings
 from jobs.catalog.rules.symptom import in_metrics
 from jobs.catalog.spec.parse import parse_spec
 
@@ -39,6 +40,34 @@ def test_a_slow_rise_that_few_samples_hide_is_not_called_flat(steps: int, sample
 @pytest.mark.parametrize(("steps", "samples"), [(60, 256), (200, 64), (400, 32), (1000, 8)])
 def test_a_reward_that_would_have_shown_a_rise_is_called_flat(steps: int, samples: int) -> None:
     assert share_flat(steps=steps, samples=samples, first=0.3, last=0.3) >= 0.9
+
+
+@pytest.mark.parametrize("deviation", [0.1, 5.0])
+def test_samples_differ_no_less_than_the_means_of_steps_do(deviation: float) -> None:
+    """Rewards of -4 and -2 in turn: each second difference is 4, its noise 4 / sqrt(6), the most is not known.
+
+    Of 600 values a rise of 4.1 * sqrt(12 / 600) = 0.5798 deviations shows, of what there is to gain, two of them.
+    """
+    rewards: list[float | None] = [-4.0, -2.0] * 300
+    spec = parse_spec({"algorithm": "grpo", "trainer": {"name": "trl"}})
+
+    (unseen,) = with_meanings(spec, {"reward/mean": rewards, "reward/std": [deviation] * 600})["reward/unseen_rise"]
+
+    gain = max(2 * deviation, 2 * 4 / math.sqrt(6))
+    assert unseen == pytest.approx(0.5798 * 4 / math.sqrt(6) / gain, rel=1e-3)
+
+
+def test_one_prompt_a_step_is_called_flat_after_1300_steps_and_a_slow_rise_is_not() -> None:
+    """Nobody knows the most, and samples of a prompt nearly agree: what there is to gain is told by the noise alone."""
+
+    def is_flat(seed: int, steps: int, gain: float) -> bool:
+        rng = random.Random(seed)
+        reward: list[float | None] = [rng.gauss(-9.0 + gain * step / steps, 0.6) for step in range(steps)]
+        return "reward_stays_flat" in named("grpo", {"reward/mean": reward, "reward/std": [0.1] * steps}, planned=steps)
+
+    assert sum(is_flat(seed, 1500, 0.0) for seed in range(40)) >= 38
+    assert sum(is_flat(seed, 1500, 0.24) for seed in range(40)) <= 1
+    assert sum(is_flat(seed, 700, 0.0) for seed in range(40)) <= 1
 
 
 def test_longer_responses_for_a_reward_of_which_nothing_is_known_are_no_fault_yet() -> None:
