@@ -4,6 +4,8 @@ from functools import cache
 
 import pytest
 
+from jobs.diagnosis.numbers import FIRST, HORIZON
+from tests.proofs.alarms import judge
 from tests.proofs.alarms.__main__ import (
     LEAST_NAMED,
     MOST_FALSE,
@@ -15,7 +17,7 @@ from tests.proofs.alarms.__main__ import (
     share_named,
 )
 from tests.proofs.alarms.corpus import RecordedRun, recorded
-from tests.proofs.alarms.judge import answer
+from tests.proofs.alarms.judge import answer, read
 from tests.proofs.alarms.logs import HealthyLog, healthy_logs
 from tests.proofs.alarms.planted import FAULTS, planted
 from tests.proofs.alarms.varied import varied
@@ -56,6 +58,18 @@ def test_logs_of_what_works_raise_no_alarm() -> None:
     _runs, logs, said = judged()
 
     assert {log.name: found for log in logs if (found := alarms(log, said))} == {}
+
+
+def test_the_judge_reads_the_values_that_the_console_reads() -> None:
+    every: list[list[float]] = [[step, float(step)] for step in range(1, 4001)]
+    seldom = every[9::10]
+
+    assert read("reward/mean", every, 900) == [float(step) for step in range(1, 901)]
+    assert read("reward/mean", every, 4000) == [float(step) for step in [*range(1, FIRST + 1), *range(2500, 4001)]]
+    assert read("reward/mean", seldom, 4000) == [float(step) for step in range(10, 4001, 10)]
+    assert read("reward/mean", every[:2000], 4000) == []  # told no longer
+    assert read("eval/loss", every[499:1000:500], 4000) == [500.0, 1000.0]
+    assert (judge.HORIZON, judge.FIRST) == (HORIZON, FIRST)
 
 
 @pytest.mark.parametrize("name", SOLVED)
