@@ -140,7 +140,9 @@ class Training:
     float32). `has_adapter_dropout`, `is_dora`: of adapters. `allocator`: torch's, "expandable" segments or "blocks", ""
     unknown; `has_varied_lengths`: micro-batches are of many sizes, which leaves gaps. `adapter_bytes`, 0: as
     `weight_bytes` (PEFT makes adapters float32 beside a base of 16 bits). `keeps_frozen_inputs`: what goes into frozen
-    matrices and norms is kept as if they were trained (bitsandbytes before 0.44). `has_joined_projections`: queries,
+    matrices and norms is kept as if they were trained (bitsandbytes before 0.43.2). `keeps_last_inputs`: what went into
+    packed matrices stays while the next micro-batch computes (the same, in a loop that holds on to its last loss).
+    `has_joined_projections`: queries,
     keys and values are views of one tensor, which stays whole. `dispatcher`: how tokens reach experts of other ranks,
     "alltoall", a copy for each expert, or "flex", a library's own kernels (DeepEP, HybridEP), one for each rank or node
     that has any of them; `hides_exchange`: while another micro-batch computes. `has_fused_experts`: the two grouped
@@ -198,6 +200,7 @@ class Training:
     is_dora: bool = False
     adapter_bytes: float = 0.0
     keeps_frozen_inputs: bool = False
+    keeps_last_inputs: bool = False
     has_joined_projections: bool = False
     dispatcher: Dispatcher = "alltoall"
     hides_exchange: bool = False
@@ -225,6 +228,12 @@ class Training:
         modules are eager. Who fuses norms, or compiles, brings modules of its own."""
         is_of_transformers = self.kernels in ("eager", "liger")
         return self.attention if self.model.has_fused_attention or not is_of_transformers else "eager"
+
+    @property
+    def defers_reduction(self) -> bool:
+        """Whether whole gradients are added up over the micro-batches and reduced with the last one: there are
+        several."""
+        return self.keeps_gradients and self.num_micro_batches > 1
 
     @property
     def tokens(self) -> int:

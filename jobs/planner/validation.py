@@ -139,7 +139,9 @@ def _misfits(layout: Layout, model: ModelShape) -> Iterator[tuple[str, str]]:
         )
     ends = layout.first_stage_layers + layout.last_stage_layers
     between = layout.pipeline - bool(layout.first_stage_layers) - bool(layout.last_stage_layers)
-    if layout.pipeline * layout.virtual > model.num_layers:
+    # Ends that are set may count embedding and loss as layers (Megatron, account_for_embedding_in_pipeline_split).
+    counted = model.num_layers + bool(layout.first_stage_layers) + bool(layout.last_stage_layers)
+    if layout.pipeline * layout.virtual > counted:
         field = "virtual" if layout.virtual > 1 and layout.pipeline <= model.num_layers else "pipeline"
         yield (
             field,

@@ -52,6 +52,9 @@ def kept_for_adapters(layer: LayerShape, training: Training) -> float:
         total += _MASK * sum(_in_and_out(part, training, width)[0] for part in parts)
     if training.is_dora:
         total += _SCALED * sum(_in_and_out(part, training, width)[1] for part in parts)
+    if training.keeps_last_inputs and training.method == "qlora":
+        # Of each tensor that goes into matrices: before attention, its output, before the MLP, the MLP's product.
+        total += 2 * model.hidden + model.query + width
     return total
 
 

@@ -105,6 +105,7 @@ _PRECISIONS = {
     "fp32": "fp32",
 }
 _ROWS = """
+fsdp full autocast compiled
 fsdp full fp8 compiled
 fsdp full masters compiled
 fsdp full masters eager
@@ -115,8 +116,10 @@ fsdp full pure liger
 fsdp full pure megatron
 fsdp lora 16-bits compiled
 fsdp lora 16-bits eager
+fsdp lora 16-bits fused
+fsdp lora 16-bits liger
 fsdp qlora 16-bits eager
-fsdp qlora 16-bits eager weights-on-host
+fsdp qlora 16-bits fused
 fsdp qlora 16-bits liger
 megatron full fp8 megatron
 megatron full masters megatron
@@ -167,6 +170,7 @@ _FAR_OFF_ROWS = """
 fsdp full pure eager
 fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host
+fsdp qlora 16-bits eager weights-on-host
 megatron full masters fused
 zero3 full masters eager
 zero3 full masters eager weights-on-host

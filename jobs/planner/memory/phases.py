@@ -120,7 +120,7 @@ def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[d
 def _keeps_gradients(training: Training) -> bool:
     """Return True if gradients of all parameters are there while a forward pass runs: buffers made once, or the sum of
     earlier micro-batches."""
-    return _has_gradient_buffers(training) or training.num_micro_batches > 1 or training.keeps_gradients
+    return _has_gradient_buffers(training) or training.num_micro_batches > 1
 
 
 def _drops_gradients(training: Training) -> bool:

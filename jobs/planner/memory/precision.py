@@ -41,12 +41,14 @@ def gathered_bytes(training: Training) -> float:
 
 def stream_width(training: Training) -> float:
     """Return bytes of an element of the hidden state between layers, in elements of what is computed with: 2 where it
-    is fp32, else 1. It is by autocast; and peaks of Transformers' modules over a packed base that FSDP shards are as if
-    it were, under a Trainer that casts (PEFT's page on Llama-2-70B, PD05; what makes it so was not found), not where
-    16 bits alone are held and nothing casts."""
-    is_packed = training.method == "qlora" and training.family == "fsdp" and training.layout.num_devices > 1
+    is fp32, else 1. It is by autocast; and peaks of Transformers' modules over a base that FSDP shards and that is
+    narrower than the adapters beside it are as if it were, under a Trainer that casts (PEFT's page on Llama-2-70B,
+    PD05; fms-acceleration, JK11 and JK15; what makes it so was not found), not where 16 bits alone are held and nothing
+    casts."""
+    is_beside = training.method != "full" and training.base_bytes < trained_bytes(training)
+    is_sharded = training.family == "fsdp" and training.layout.num_devices > 1
     is_cast = training.compute != "fp32" and training.mixed_precision != "pure"
-    if is_packed and training.kernels in ("eager", "liger") and is_cast:
+    if is_beside and is_sharded and training.kernels in ("eager", "liger") and is_cast:
         return 2.0
     return max(gathered_bytes(training) / compute_bytes(training), 1.0)
 

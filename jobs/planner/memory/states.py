@@ -112,10 +112,12 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
     gradients = 0.0 if training.optimizer_in_backward else _sharded(trained, training, 2) * _gradient_bytes(training)
     if training.has_flat_gradients and training.method != "full":
         flat = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
-        gradients = (flat.total if training.keeps_gradients else _sharded(flat, training, 2)) * training.gradient_bytes
-    elif training.keeps_gradients and training.layout.shards >= 2:
+        gradients = (flat.total if training.defers_reduction else _sharded(flat, training, 2)) * training.gradient_bytes
+    elif training.defers_reduction and training.layout.shards >= 2:
         is_flat = training.family == "fsdp" and not training.is_sharded_by_tensor
-        gradients = trained.total * (compute_bytes(training) if is_flat else max(training.gradient_bytes, _FP32))
+        deferred = gathered_share(trained, training)
+        gradients = deferred * (compute_bytes(training) if is_flat else max(training.gradient_bytes, _FP32))
+        gradients += (trained.total - deferred) * _gradient_bytes(training)
     if training.family == "plain" and training.layout.data > 1:
         gradients *= 2  # the reducer's flat buckets beside the gradients (PyTorch DDP unless buckets are views)
     if training.family == "deepspeed" and not _sums_on_device(training):
@@ -165,7 +167,8 @@ class Transients:
 def transients_of(training: Training, stage: Stage, held: States, constants: Constants) -> Transients:
     """Return the transients of a rank's step. Source: docs/develop/planner-formulas.md, States."""
     width = gathered_bytes(training)
-    unit = max((layer_share(layer, training.layout).total for layer, _ in stage.layers), default=0.0)
+    shares = (layer_share(layer, training.layout) for layer, _ in stage.layers)
+    unit = max((gathered_share(each, training) for each in shares), default=0.0)
     embedding, head = vocabulary_share(
         stage, training.model, training.layout, has_vocabulary=training.objective != "scalar"
     )
@@ -176,7 +179,7 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
     head_gradient = head_matrix * width if is_full else 0.0
     gathered, at_loss_gathered = _gathered(training, stage, unit, embedding, head, constants)
     in_backward = at_loss = buffers = 0.0
-    if training.layout.shards == 3 and is_full and not training.keeps_gradients:
+    if training.layout.shards == 3 and is_full and not training.defers_reduction:
         # A unit's whole gradients, and the same again in what they are summed in, until they are scattered.
         in_backward = unit * (width + training.gradient_bytes)
         if training.has_sharded_ends:
@@ -195,6 +198,8 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
     if training.family == "deepspeed":
         buffers += _buckets(training, held, constants)
     own_ends = _own_ends(training, (embedding, head), unit)
+    # What stays whole after the forward pass is given up as it is differentiated (FSDP2's reshard_after_backward).
+    given_up = 0.0 if training.resharded else min((2 * unit + embedding) * width, gathered)
     # ZeRO 1 and 2 make their bucket with the first gradient and drop it with the last (setup_buckets).
     comes_late = training.family == "deepspeed" and training.layout.shards in (1, 2)
     return Transients(
@@ -205,7 +210,7 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         in_step=_step_bytes(training, held, constants),
         buffers=buffers,
         standing_buffers=0.0 if comes_late else buffers,
-        gathered_first=own_ends.first or gathered,
+        gathered_first=own_ends.first or given_up or gathered,
         gathered_last=own_ends.last,
         in_ends=own_ends.gradients,
         late=own_ends.late,
@@ -229,7 +234,7 @@ def _own_ends(training: Training, ends: tuple[float, float], unit: float) -> _En
     ends are one unit with what no layer holds, so that their gradients are reduced last of all, and the first layer,
     which is differentiated before that, is the only one that is gathered.
     """
-    if training.method != "full" or training.keeps_gradients or training.objective == "scalar":
+    if training.method != "full" or training.defers_reduction or training.objective == "scalar":
         return _Ends()
     width, layout = gathered_bytes(training), training.layout
     if training.family == "plain" and training.model.is_tied and not training.optimizer_in_backward:
@@ -276,10 +281,20 @@ def _gathered(
     return min(2 * each + vocabulary, whole) + beside, min(each + vocabulary, whole) + beside_at_loss
 
 
+def gathered_share(share: Elements, training: Training) -> float:
+    """Return the elements of a rank's share that are gathered where they are used, and whose gradients are scattered.
+    Experts that no other rank holds are not divided: they are used, and have their gradients, where they are, unless
+    they are cast to be used (AutoModel, components/moe/parallelizer.py: experts are sharded over the ranks that expert
+    parallelism leaves, if those are several)."""
+    held = trained_bytes(training) if training.method == "full" else training.base_bytes
+    is_whole = training.layout.expert > 1 and training.layout.expert_data == 1 and held <= gathered_bytes(training)
+    return share.dense if is_whole else share.total
+
+
 def _unit_bytes(layer: LayerShape, training: Training) -> float:
     """Return bytes of a whole layer as it is gathered; of a quantized base its matrices are gathered packed."""
-    total = layer_share(layer, training.layout).total
-    packed = matrix_share(layer, training.layout).total if training.method == "qlora" else 0.0
+    total = gathered_share(layer_share(layer, training.layout), training)
+    packed = gathered_share(matrix_share(layer, training.layout), training) if training.method == "qlora" else 0.0
     return packed * training.base_bytes + (total - packed) * gathered_bytes(training)
 
 

@@ -100,6 +100,12 @@ def test_sizes_divide_what_they_divide(layout: dict[str, Any], field: str) -> No
     assert refusal(job(layout=layout)).field == f"policy.layout.{field}"
 
 
+def test_chunks_at_ends_that_are_set_may_hold_the_embedding_and_the_loss_alone() -> None:
+    layout = {"pipeline": 5, "virtual": 6, "first_stage_layers": 5, "last_stage_layers": 5, "num_devices": 5}  # of 28
+    validate(job(layout=layout, fleet=fleet(5)))
+    assert refusal(job(layout={**layout, "last_stage_layers": 0}, fleet=fleet(5))).field == "policy.layout.virtual"
+
+
 @pytest.mark.parametrize(
     ("layout", "field"),
     [({"expert": 3}, "expert"), ({"expert": 256}, "expert"), ({"expert_tensor": 5}, "expert_tensor")],

@@ -23,7 +23,7 @@ from jobs.planner.memory.phases import (
     update_memory,
 )
 from jobs.planner.memory.stages import layer_share, stage_share, stages_of
-from jobs.planner.memory.states import states_of, transients_of
+from jobs.planner.memory.states import gathered_share, states_of, transients_of
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import read_shape
 from tests.jobs.planner.hardware import H100
@@ -94,10 +94,13 @@ def test_distributed_data_parallelism_holds_gradients_twice() -> None:
 
 
 def test_gradients_that_are_not_scattered_are_whole_and_as_wide_as_they_are_added_up() -> None:
-    flat = training(family="fsdp", layout=Layout(num_devices=8, shards=3), keeps_gradients=True)
+    layout = Layout(num_devices=8, shards=3)
+    flat = training(family="fsdp", layout=layout, keeps_gradients=True, num_micro_batches=2)
     by_tensor, stages = replace(flat, is_sharded_by_tensor=True), replace(flat, family="deepspeed")
     assert held(flat).gradients == pytest.approx(2 * 8_030_261_248)
     assert held(by_tensor).gradients == held(stages).gradients == pytest.approx(4 * 8_030_261_248)
+    one = replace(flat, num_micro_batches=1)  # there is nothing to add up
+    assert held(one).gradients == held(replace(one, keeps_gradients=False)).gradients
 
 
 # Adapters.
@@ -482,6 +485,33 @@ def test_flat_parameters_have_gradients_as_a_whole_where_adapters_alone_are_trai
     assert gradients(adapted) < 2**27
     assert gradients(flat) == 2 * 8_030_261_248 / 2
     assert gradients(kept) == 2 * 8_030_261_248
+
+
+def test_experts_that_no_other_rank_holds_are_used_where_they_are() -> None:
+    layout = Layout(num_devices=8, shards=3, expert=8)
+    alone = training("qwen3-30b-a3b", layout, keeps_gradients=True, num_micro_batches=2)
+    (stage,) = stages_of(alone.model, layout)
+    layer, share = alone.model.layers[0], stage_share(stage, alone.model, layout)
+    dense = layer.attention + layer.mlp + layer.replicated
+    assert layer_share(layer, layout).experts == layer.experts / 8
+    for t, whole in (
+        (alone, dense),
+        (replace(alone, weight_bytes=4.0), dense + layer.experts / 8),  # they are cast
+        (replace(alone, layout=replace(layout, expert=4)), dense + layer.experts / 4),  # two ranks divide them
+    ):
+        assert gathered_share(layer_share(t.model.layers[0], t.layout), t) == whole
+    # What is gathered adds up its gradients whole and in fp32, experts do where they are.
+    by_tensor = replace(alone, is_sharded_by_tensor=True)
+    assert states_of(by_tensor, stage).gradients == pytest.approx(4 * share.dense + 2 * share.experts)
+
+
+def test_weights_that_stay_whole_after_the_forward_pass_are_given_up_layer_by_layer() -> None:
+    t = training(layout=Layout(num_devices=8, shards=3), resharded=False)
+    (stage,) = stages_of(t.model, t.layout)
+    passing = transients_of(t, stage, states_of(t, stage), K)
+    unit, embedding = 218_112_000, 128_256 * 4096
+    assert passing.gathered == passing.gathered_at_loss == 2 * 8_030_261_248
+    assert passing.gathered_first == 2 * (2 * unit + embedding)
 
 
 def test_ends_that_are_units_of_their_own_are_gathered_one_at_a_time() -> None:

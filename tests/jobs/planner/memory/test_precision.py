@@ -135,11 +135,14 @@ def test_adapters_that_sharding_casts_share_what_goes_in() -> None:
     assert more == (copies + 1) * HIDDEN + (6 * HIDDEN + WIDTH) / 2  # what is left of each, and a byte that says where
 
 
-def test_a_quantized_base_that_fsdp_shards_passes_on_fp32_in_transformers_modules_alone() -> None:
+def test_a_base_that_fsdp_shards_passes_on_fp32_where_it_is_narrower_than_its_adapters() -> None:
     t = training(method="qlora", base_bytes=0.5, layout=Layout(num_devices=2, shards=3))
     layer = t.model.layers[0]
     assert kept_elements(layer, t).total == 2 * 4096
-    for changes in ({"kernels": "compiled"}, {"family": "deepspeed"}, {"method": "lora"}):
+    narrow = replace(t, method="lora", base_bytes=2.0, adapter_bytes=4.0)
+    assert kept_elements(layer, narrow).total == 2 * 4096
+    alike = {"method": "lora", "base_bytes": 4.0, "adapter_bytes": 4.0}
+    for changes in ({"kernels": "compiled"}, {"family": "deepspeed"}, alike):
         assert kept_elements(layer, replace(t, **changes)).total == 4096  # type: ignore[arg-type]
 
 
@@ -149,6 +152,15 @@ def test_dora_keeps_outputs_and_an_identity_matrix_of_each_input() -> None:
     stage = only_stage(lora)
     more = activations_of(dora, stage, K, width=2.0).stored - activations_of(lora, stage, K, width=2.0).stored
     assert more == 2 * 2 * (2 * HIDDEN * lora.tokens + HIDDEN**2)  # layers, bytes
+
+
+def test_old_bitsandbytes_in_a_loop_of_ones_own_holds_what_went_into_matrices_of_the_step_before() -> None:
+    t = replace(_planned(method="qlora", lora_targets=("q_proj",)), keeps_last_inputs=True)
+    before, layer = replace(t, keeps_last_inputs=False), t.model.layers[0]
+    more = saved_elements(layer, t).total - saved_elements(layer, before).total
+    assert more == 3 * HIDDEN + WIDTH  # before attention, its output, before the MLP, and the MLP's product
+    plain = replace(t, method="lora")  # no matrix is packed
+    assert saved_elements(layer, plain) == saved_elements(layer, replace(plain, keeps_last_inputs=False))
 
 
 def test_joined_projections_stay_whole_and_old_code_keeps_inputs_of_frozen_matrices() -> None:
