@@ -195,7 +195,9 @@ class SpeedConstants:
     hook_seconds: float
     layer_seconds_experts: float
     layer_seconds_grouped: float
+    layer_seconds_flex: float
     layer_seconds_zero3: float
+    scan_seconds: float
     expert_seconds: float
     adapter_passes: float
     adapter_launches: float

@@ -36,6 +36,9 @@ _EVERY: tuple[Check, ...] = ("bias", "coverage", "width")
 NARROW = ("training, dense", "training, adapters", "decode, dense", "decode, experts", "rollout", "RL step")
 """Classes whose width is gated. Bias and coverage of all are: an interval is honest first, and narrow where physics
 lets it be (docs/develop/planner-cases.md)."""
+UNLIKE = ("weight sync, ipc",)
+"""Classes whose readings count different things, so that coverage is shown and gated by nothing: some logs time the
+loop that hands over tensors, some what pauses, moves and wakes the engines too."""
 
 FITTED: Mapping[str, float] = {
     "speed.products": 0.15,
@@ -55,6 +58,7 @@ FITTED: Mapping[str, float] = {
     "speed.hook_seconds": 0.5,
     "speed.layer_seconds_experts": 0.5,
     "speed.layer_seconds_grouped": 0.5,
+    "speed.layer_seconds_flex": 0.5,
     "speed.layer_seconds_zero3": 0.5,
     "speed.adapter_passes": 0.4,
     "speed.adapter_launches": 0.4,
@@ -125,6 +129,7 @@ class Figure:
             check
             for check in self.misses
             if (self.kind in NARROW if check == "width" else self.sources >= LEAST_SOURCES)
+            and not (check == "coverage" and self.kind in UNLIKE)
         )
 
 

@@ -118,10 +118,21 @@ def layer_seconds(
     streams = (moved + held * (HALF + widening)) / rates.memory
     floor = _floor(layer, model, training, constants)
     gradients = 2 if training.method == "full" else 1
-    forward = products + attention + streams
-    backward = gradients * products + constants.speed.attention_backward * attention + 2 * streams
+    scan = _scan_seconds(layer, document, constants)
+    forward = products + attention + streams + scan
+    backward = gradients * products + constants.speed.attention_backward * attention + 2 * streams + 2 * scan
     waiting = (max(floor - forward, 0.0), max(2 * floor - backward, 0.0))
     return LayerSeconds(forward=forward + waiting[0], backward=backward + waiting[1], waiting=waiting)
+
+
+_SCANNED = ("gated delta rule", "Kimi delta attention")
+_CHUNK = 64  # tokens that a kernel of these works on at once
+
+
+def _scan_seconds(layer: LayerShape, document: float, constants: Constants) -> float:
+    """Return seconds of the forward pass over the state of a delta rule: chunk after chunk of a document, however many
+    documents and heads go along at once (flash-linear-attention, ops/common/chunk_delta_h.py)."""
+    return document / _CHUNK * constants.speed.scan_seconds if layer.kind in _SCANNED else 0.0
 
 
 def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
@@ -129,8 +140,8 @@ def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: 
 
     A graph needs the host no more than a compiled layer does. Adapters add kernels of their own to each product, FSDP
     the hooks of each unit; under ZeRO-3 those of every module gather and give up its tensors. Experts are waited for by
-    what implements them: grouped products keep the numbers of tokens on the device, other code reads them on the host
-    first, and modules of Transformers go through experts one by one.
+    what implements them: Megatron's layer by what sends its tokens, a library's own kernels being few, other code reads
+    the numbers of tokens on the host first, and modules of Transformers go through experts one by one.
     """
     speed = constants.speed
     if training.has_graphs:
@@ -146,7 +157,8 @@ def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: 
     if not layer.is_moe:
         return floor
     if training.kernels == "megatron":
-        return max(floor, speed.layer_seconds_grouped)
+        is_flex = training.dispatcher == "flex"
+        return floor - speed.layer_seconds + (speed.layer_seconds_flex if is_flex else speed.layer_seconds_grouped)
     floor = max(floor, speed.layer_seconds_experts)
     if training.family in _EXPERTS_ONE_BY_ONE:
         floor += model.experts * speed.expert_seconds

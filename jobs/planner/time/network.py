@@ -241,6 +241,6 @@ def _data_seconds(
         else:
             gradients += trained * each.gather(sent * elements, ranks)
             gradients += trained * each.gather((sent if not layout.shards else _HALF) * elements, ranks)
-    if layout.shards >= 3 and training.keeps_gradients:
+    if layout.shards >= 3 and training.defers_reduction:
         return gather, 0.0, gradients + scatter
     return gather, scatter, gradients

@@ -98,7 +98,8 @@ def update_time(
     executed = training_flops(training, work.tokens * work.count, work.document, executed=True)
     ideal = executed / (layout.tensor * layout.pipeline) / best_rate(accelerator, training.compute)
     talking = (work.count * talk + reduced) / total
-    factor = _width(constants.value(band_of(training)), work.count * waiting / total, talking, constants)
+    on_host = work.count * waiting + (optimizer if training.offload.optimizer else 0.0)
+    factor = _width(constants.value(band_of(training)), on_host / total, talking, constants)
     low = max(total / factor, min(ideal, total))
     return UpdateTime(
         seconds=Interval(low=low, middle=total, high=total * factor),
@@ -184,8 +185,9 @@ def _has_modules_as_they_come(training: Training) -> bool:
 def _width(band: float, waiting: float, talking: float, constants: Constants) -> float:
     """Return the factor to either side of the middle.
 
-    To what the class is known to comes what is known worse: the shares of time in which devices wait for a host, whose
-    speed was measured on one machine, and for each other, over links that were assumed. Logarithms of factors add as
+    To what the class is known to comes what is known worse: the shares of time in which devices wait for a host, to
+    start kernels or to update what it holds, whose speed was measured on one machine, and for each other, over links
+    that were assumed. Logarithms of factors add as
     those of independent errors do.
     """
     host = min(waiting, 1.0) * math.log(constants.speed.band_waiting)

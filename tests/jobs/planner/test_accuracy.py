@@ -1,5 +1,6 @@
 """The planner's accuracy on the measured cases, gated as in `make bench-planner`."""
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 
@@ -92,9 +93,17 @@ def test_the_policy_side_of_the_built_in_trainer_is_planned_within_a_tenth() -> 
 _NOT_EXPLAINED = {
     *("WI04", "LY08", "IX03", "NM03"),
     *("AP02", "DO04", "DO05", "DO06", "FY01", "RH03", "LB03", "AU02", "AU04"),
-    *("LN05", "LN11", "AY01", "AW06", "AW08"),
+    *("LN05", "LN11", "AW06", "AW08"),
 }
 """Ran out of memory for a reason that nobody found (docs/develop/planner-cases.md)."""
+
+
+def test_no_run_is_in_the_tables_twice() -> None:
+    ids = defaultdict(list)
+    for case in (*load(HERE), *load(HERE / "later")):
+        if case.source != "HM":  # measured here, and some settings make no difference
+            ids[repr((case.job, case.engine, case.fleet, case.model, case.truth))].append(case.id)
+    assert not [each for each in ids.values() if len(each) > 1]
 
 
 def test_later_cases_are_read_and_none_that_ran_out_of_memory_is_called_fitting() -> None:
@@ -102,7 +111,7 @@ def test_later_cases_are_read_and_none_that_ran_out_of_memory_is_called_fitting(
     verdicts = [(case, reading) for case in later for reading in readings(case) if reading.quantity == "verdict"]
     ran_out = [(case.id, reading.estimate) for case, reading in verdicts if case.truth.verdict == "oom"]
 
-    assert len(ran_out) >= 160
+    assert len(ran_out) >= 180
     assert {id for id, estimate in ran_out if estimate == "fits"} <= _NOT_EXPLAINED
     assert sum(reading.is_right is True for _, reading in verdicts) >= 0.9 * len(verdicts)
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
-from jobs.planner.constant import shipped_constants
+from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.job import Fleet, FrozenModel, Layout, Offload, Training
 from jobs.planner.result import Interval, cost_of
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import read_shape
 from jobs.planner.time.flops import training_flops
-from jobs.planner.time.layers import best_rate, moved_by_adapters
+from jobs.planner.time.layers import best_rate, layer_seconds, moved_by_adapters, rates_of
 from jobs.planner.time.network import Link, card_bandwidth, exposed, link_of, node_bandwidth
 from jobs.planner.time.training import (
     band_of,
@@ -24,6 +25,7 @@ from jobs.planner.time.training import (
     work_of,
 )
 from tests.jobs.planner.hardware import H100, fleet
+from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS
 
 K = shipped_constants()
 DENSE, MIXED = "qwen2.5-7b", "qwen3-30b-a3b"
@@ -212,6 +214,30 @@ def test_the_host_bounds_a_layer_of_experts_with_few_tokens() -> None:
     t = training(MIXED, family="megatron", kernels="megatron", devices=1, sequence=64, checkpointing="none")
     # 48 layers: forward, and backward with two products; the head of so few tokens takes next to nothing
     assert update_time(t, fleet(1), K).computing == pytest.approx(48 * 3 * K.speed.layer_seconds_grouped, rel=0.02)
+
+
+def test_what_sends_tokens_and_adapters_bounds_a_layer_of_experts_too() -> None:
+    t = training(MIXED, family="megatron", kernels="megatron", devices=1, sequence=64, checkpointing="none")
+    flex = replace(t, dispatcher="flex")
+    adapted = replace(flex, method="lora", lora_rank=8, lora_targets=("all-linear",))
+    added = K.speed.layer_seconds * (K.speed.adapter_launches - 1)
+    for each, floor in ((flex, K.speed.layer_seconds_flex), (adapted, K.speed.layer_seconds_flex + added)):
+        assert update_time(each, fleet(1), K).computing == pytest.approx(48 * 3 * floor, rel=0.03)
+
+
+def test_a_delta_rule_scans_a_document_chunk_by_chunk_whatever_goes_along() -> None:
+    hybrid = read_shape(HUB_CONFIGS["Qwen/Qwen3-Next-80B-A3B-Instruct"])
+    linear = next(layer for layer in hybrid.layers if layer.kind == "gated delta rule")
+    t = replace(training(devices=1), model=hybrid)
+
+    def forward(constants: Constants, tokens: float, document: float) -> float:
+        rates = rates_of(t, H100, constants)
+        return layer_seconds(linear, hybrid, t.layout, t, tokens, document, rates, constants).forward
+
+    without = K.with_values({"speed.scan_seconds": 0.0})
+    for tokens, document in ((65_536, 65_536), (65_536, 1024), (131_072, 1024)):
+        scanned = forward(K, tokens, document) - forward(without, tokens, document)
+        assert scanned == pytest.approx(document / 64 * K.speed.scan_seconds)
 
 
 def test_a_reference_scores_rows_where_samples_are_joined() -> None:
