@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
-from jobs.planner.job import Engine, Sampler
+from jobs.planner.job import Engine
 from jobs.planner.result import JobInvalid, PeakMemory, Term
 from jobs.planner.serving.engine_weights import matrix_bytes, weight_bytes
 from jobs.planner.serving.image_profile import image_bytes
@@ -227,7 +227,7 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
     layer = passing + 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants.engine.forward_factor
     if stage < engine.pipeline - 1:
         return round(workspace + layer), 0
-    is_sorting = (engine.sampler or _usual_sampler(engine)) == "sort"
+    is_sorting = _sorts(engine, seqs)
     per_entry = constants.engine.sampler_bytes_sorting if is_sorting else constants.engine.sampler_bytes
     logits = per_entry * seqs * model.vocab
     hidden = 2 * batched * model.hidden
@@ -242,10 +242,16 @@ def _with_images(engine: Engine, decoder: tuple[int, int], seqs: int, batched: i
     return max((passing, 0), (decoder[0] + beside, decoder[1]), key=sum)
 
 
-def _usual_sampler(engine: Engine) -> Sampler:
-    """Return how a release samples unless it is told: before 0.17 it sorts. From 0.9 to 0.11 it takes FlashInfer's
-    kernels where that package is installed, which is no part of its own."""
-    return "sort" if release_of(engine) < (0, 17) else "flashinfer"
+_SORTED = 8  # sequences below which a release that has a kernel of its own sorts nevertheless
+
+
+def _sorts(engine: Engine, seqs: int) -> bool:
+    """Return whether logits of so many sequences are sorted to find top-k and top-p: by releases before 0.17 unless
+    they take FlashInfer's kernels, which are no part of their own, and since then, without FlashInfer's, of a few
+    sequences alone (vLLM's pull request 33538: a kernel in Triton)."""
+    if release_of(engine) < (0, 17):
+        return engine.sampler != "flashinfer"
+    return engine.sampler == "sort" and seqs < _SORTED
 
 
 def _expert_workspace(engine: Engine, index: int, batched: int) -> float:

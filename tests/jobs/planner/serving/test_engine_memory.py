@@ -306,6 +306,10 @@ def test_the_sampler_that_is_named_or_of_the_release_takes_its_bytes_of_the_cach
     of = {name: memory(version="0.10", sampler=name).memory.terms["logits"] for name in ("", "sort", "flashinfer")}
     assert of[""] == of["sort"] == round(k.engine.sampler_bytes_sorting * entries)
     assert of["flashinfer"] == round(k.engine.sampler_bytes * entries)
+    newer = {name: memory(version="0.24.0", sampler=name).memory.terms["logits"] for name in ("", "sort")}
+    assert newer[""] == newer["sort"] == of["flashinfer"]  # a kernel of its own takes the place of the sort,
+    few = memory(version="0.24.0", sampler="sort", max_num_seqs=7, max_batched_tokens=64).memory.terms["logits"]
+    assert few == round(k.engine.sampler_bytes_sorting * 7 * entries / 1024)  # but of a few sequences
     assert memory(version="0.19").memory.terms["logits"] == of["flashinfer"]
 
 
