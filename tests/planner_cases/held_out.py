@@ -194,7 +194,9 @@ def _row(reading: Reading) -> _Timed | None:
     return _Timed(
         case=case,
         kind=kind,
-        band=band_of(case.job.policy) if reading.quantity == "training speed" and case.job else kind,
+        band=band_of(case.job.policy, case.job.fleet.accelerator)
+        if reading.quantity == "training speed" and case.job
+        else kind,
         source=_SAME.get(case.source, case.source),
         error=error,
         below=below,

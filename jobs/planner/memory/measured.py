@@ -108,7 +108,6 @@ _ROWS = """
 fsdp full autocast compiled
 fsdp full fp8 compiled
 fsdp full masters compiled
-fsdp full masters eager
 fsdp full masters fused
 fsdp full masters liger
 fsdp full pure compiled weights-on-host
@@ -152,8 +151,8 @@ none qlora 16-bits fused
 none qlora 16-bits liger
 none qlora autocast eager
 none qlora autocast fused
-none qlora autocast liger
 none qlora fp32 eager
+zero12 full masters compiled
 zero12 full masters eager
 zero12 full masters fused
 zero12 full masters megatron
@@ -167,11 +166,13 @@ zero3 qlora 16-bits eager
 """
 
 _FAR_OFF_ROWS = """
+fsdp full masters eager
 fsdp full pure eager
 fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host
 fsdp qlora 16-bits eager weights-on-host
 megatron full masters fused
+none qlora autocast liger
 zero3 full masters eager
 zero3 full masters eager weights-on-host
 """

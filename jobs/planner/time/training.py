@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, FrozenModel, Layout, Training
 from jobs.planner.memory.lora import adapter_parameters
@@ -99,7 +100,7 @@ def update_time(
     ideal = executed / (layout.tensor * layout.pipeline) / best_rate(accelerator, training.compute)
     talking = (work.count * talk + reduced) / total
     on_host = work.count * waiting + (optimizer if training.offload.optimizer else 0.0)
-    factor = _width(constants.value(band_of(training)), on_host / total, talking, constants)
+    factor = _width(constants.value(band_of(training, accelerator)), on_host / total, talking, constants)
     low = max(total / factor, min(ideal, total))
     return UpdateTime(
         seconds=Interval(low=low, middle=total, high=total * factor),
@@ -165,9 +166,10 @@ def scoring_seconds(
     return around(total, factor)
 
 
-def band_of(training: Training) -> str:
-    """Return the name of the constant that says how far measured seconds of such an update were from the middle."""
-    if _has_modules_as_they_come(training):
+def band_of(training: Training, accelerator: Accelerator) -> str:
+    """Return the name of the constant that says how far measured seconds of such an update were from the middle: of
+    what few have tuned for it is one, whatever is trained."""
+    if accelerator.vendor != "nvidia" or _has_modules_as_they_come(training):
         return "speed.band_stock"
     if training.method != "full":
         return "speed.band_adapters"
