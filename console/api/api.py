@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
-from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.errors import AuthenticationError, HttpError, ValidationError, ValidationErrorContext
 from ninja.operation import Operation
 
 from console.api import cluster, docs
@@ -19,6 +19,7 @@ from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, health, log_findings, symptoms
 from console.api.guide import catalog, guide, hardware
+from console.api.invalid_body import sentence_of_error
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
 from console.api.runs import (
@@ -52,6 +53,16 @@ class _Api(NinjaAPI):
         """Return a name that no folder is part of, since clients are generated from it."""
         module = operation.view_func.__module__.rpartition(".")[2]
         return f"console_api_{module}_{operation.view_func.__name__}"
+
+    def validation_error_from_error_contexts(
+        self, error_contexts: list[ValidationErrorContext[Any]]
+    ) -> ValidationError:
+        """Return the error with the values that were given, which ninja leaves out and our sentences name."""
+        given = [e["input"] for context in error_contexts for e in context.pydantic_validation_error.errors()]
+        error = super().validation_error_from_error_contexts(error_contexts)
+        for each, value in zip(error.errors, given, strict=True):
+            each["input"] = value
+        return error
 
 
 api = _Api(
@@ -198,7 +209,7 @@ def _http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 @api.exception_handler(ValidationError)
 def _invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    return _refuse(request, 422, *[_problem(e["msg"], _dotted(e["loc"])) for e in error.errors])
+    return _refuse(request, 422, *[_problem(sentence_of_error(e), _dotted(e["loc"])) for e in error.errors])
 
 
 def _dotted(location: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from console.api.invalid_body import sentence_of_error
 from console.api.problem import RequestProblem
 from console.command_line.api_client import RequestRefused
 from console.command_line.planner_json import AdviceJson, CanItRunJson, DiffusionJson, LayoutsJson, PlanJson
@@ -89,7 +90,7 @@ def _read(schema: type[Body], body: Mapping[str, object]) -> Body:
     try:
         return schema.model_validate(body)
     except ValidationError as invalid:
-        problems = [(".".join(map(str, error["loc"])), error["msg"]) for error in invalid.errors()]
+        problems = [(".".join(map(str, error["loc"])), sentence_of_error(error)) for error in invalid.errors()]
         raise RequestRefused(422, problems) from invalid
 
 

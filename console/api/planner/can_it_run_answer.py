@@ -169,6 +169,7 @@ def answered(body: CanItRunIn, home: Project | None, *, may_read: bool, ask: Pla
     except PlanRefused as refused:
         field = "model" if refused.field == "model.id" else refused.field
         raise RequestProblem(422, str(refused), field=field) from refused
+    _check_means(body)
     demand = Demand(**{name: getattr(body, name) for name in Demand.__dataclass_fields__})
     k = constants_of(home)
     try:
@@ -203,3 +204,14 @@ def answered(body: CanItRunIn, home: Project | None, *, may_read: bool, ask: Pla
         note=note,
         options=told_of,
     )
+
+
+def _check_means(body: CanItRunIn) -> None:
+    """Refuse a mean that is longer than the longest. Raises: RequestProblem."""
+    for part, mean, most in (
+        ("prompt", body.mean_prompt, body.max_prompt),
+        ("response", body.mean_response, body.max_response),
+    ):
+        if mean > most:
+            text = f"A mean of {mean:,g} tokens is longer than the longest {part}, {most:,}. Use at most {most:,}, or"
+            raise RequestProblem(422, f"{text} raise max_{part}.", field=f"mean_{part}")

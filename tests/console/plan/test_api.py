@@ -131,8 +131,8 @@ def test_a_folder_that_is_not_seen_is_taken_by_its_name_and_that_is_said(project
     ("what_if", "field", "says"),
     [
         ({"accelerator": "h2000"}, "what_if.accelerator", "'h2000' is not a known accelerator. The nearest is"),
-        ({"accelerator": "h200", "nodes": 0}, "what_if.nodes", "greater than or equal to 1"),
-        ({"accelerator": "h200", "nodes": 2, "devices": 8}, "what_if.devices", "Extra inputs are not permitted"),
+        ({"accelerator": "h200", "nodes": 0}, "what_if.nodes", "0 is not allowed. Use a number of at least 1."),
+        ({"accelerator": "h200", "nodes": 2, "devices": 8}, "what_if.devices", "There is no field 'devices'"),
     ],
 )
 def test_hardware_that_cannot_be_is_refused(project: Project, what_if: Any, field: str, says: str) -> None:

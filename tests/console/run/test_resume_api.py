@@ -130,8 +130,8 @@ def test_the_old_attempt_is_fenced(api: Client, project: Project) -> None:
         ({"step": 40, "hardware": {"policy_ranks": "x"}}, 422, "hardware.policy_ranks", "'x' is not allowed"),
         ({"step": 40, "model": {"id": "other"}}, 422, "model", "for model, clone the run"),
         ({"step": 40, "num_steps": 40}, 422, "num_steps", ""),
-        ({"step": -1}, 422, "step", "greater than or equal to 0"),
-        ({}, 422, "step", "Field required"),
+        ({"step": -1}, 422, "step", "-1 is not allowed. Use a number of at least 0."),
+        ({}, 422, "step", "This field is missing"),
     ],
 )
 def test_refusals_name_their_field(

@@ -84,7 +84,7 @@ def test_a_file_comes_in_pieces_is_imported_and_can_be_looked_at(client: Client)
 @pytest.mark.parametrize(
     ("body", "word"),
     [
-        ({"files": []}, "at least 1 item"),
+        ({"files": []}, "It is empty. Give at least 1"),
         ({"files": [{"name": "a.json", "size": 0}]}, "a.json is empty"),
         ({"files": [{"name": "a.json", "size": 2**50}]}, "larger than"),
         ({"files": [{"name": "a\x07.json", "size": 5}]}, "is not a file name"),
@@ -92,7 +92,7 @@ def test_a_file_comes_in_pieces_is_imported_and_can_be_looked_at(client: Client)
         ({"files": [{"name": "a.json", "size": 5}], "name": "two\nlines"}, "is not a name"),
         ({"files": [{"name": "a.json", "size": 5}] * 65}, "65 files are announced"),
         ({"files": [{"name": "a.json", "size": 5}], "run": "r-none"}, "There is no run"),
-        ({"files": [{"name": "a.json", "size": 5, "path": "/etc"}]}, "Extra inputs"),
+        ({"files": [{"name": "a.json", "size": 5, "path": "/etc"}]}, "There is no field 'path'"),
     ],
 )
 def test_what_cannot_be_a_trace_is_refused_in_a_sentence(client: Client, body: dict[str, Any], word: str) -> None:
