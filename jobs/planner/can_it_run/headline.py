@@ -72,8 +72,9 @@ def with_more(verdict: FitVerdict) -> FitVerdict:
                 if offloads
                 else Sentence("Possible from {layout}", layout=layout)
             )
-        if verdict.recommended is not None and verdict.recommended.num_devices != verdict.practical.num_devices:
-            lines.append(Sentence("Recommended: {layout}", layout=_layout(verdict.recommended)))
+        recommended = verdict.recommended
+        if recommended is not None and str(_layout(recommended)) != str(_layout(verdict.practical)):
+            lines.append(Sentence("Recommended: {layout}", layout=_layout(recommended)))
     for need in verdict.others:
         if need is not verdict.possible and need is not best and not _is_beaten(need, verdict.possible):
             lines.append(Sentence("Possible in another way: {layout}", layout=_layout(need)))

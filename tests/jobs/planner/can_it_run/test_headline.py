@@ -144,3 +144,23 @@ def test_a_long_row_is_divided_and_its_checkpoints_leave_before_it_is_a_no() -> 
     assert found.at.job is not None
     policy = found.at.job.policy
     assert found.at.on_host == "activations" or policy.layout.tensor > 1
+
+
+def test_another_layout_on_as_many_devices_is_recommended_beside_the_fewest() -> None:
+    """On four MI300X the practical minimum holds everything on the devices and is tight; what the figures beside it are
+    of takes as many, and is faster."""
+    found = can_it_run(shape_of("qwen3-30b-a3b"), find_accelerator("mi300x"), "grpo")
+
+    practical, recommended = found.practical, found.recommended
+    assert practical is not None
+    assert recommended is not None
+    assert found.at is recommended
+    assert recommended.num_devices == practical.num_devices
+    assert any(line.startswith(f"Recommended: {recommended.num_devices} devices, ") for line in found.more)
+
+
+def test_a_layout_is_not_recommended_in_the_words_of_the_fewest() -> None:
+    found = can_it_run(shape_of("qwen3-8b"), find_accelerator("h100-sxm"), "sft-qlora")
+
+    said = [line.removeprefix("Recommended: ") for line in found.more if line.startswith("Recommended: ")]
+    assert all(line.replace(", ", " on, ", 1) not in found.summary for line in said)
