@@ -22,6 +22,7 @@ from jobs.catalog.value import Value
 _NUM_CONSTANTS = 5
 _HOST = {"nothing": "fewest", "between_phases": "states away", "always": "host step"}
 _CAN_HEAD = ("devices", "GiB", "binds", "step, s", "host GiB", "disk GiB", "cost of a step")
+_DEVICES = {"not named": "devices not named"}
 _WORDS = {"fits": "Fits", "tight": "Fits, but tight", "no": "Does not fit"}
 
 
@@ -80,7 +81,8 @@ def constants_lines(moved: Sequence[SensitivityJson]) -> list[str]:
     rows = [["Constants that move it most", "low", "high", "GiB", "step, s"]]
     for each in moved[:_NUM_CONSTANTS]:
         gib, seconds = each["needed"], each["seconds"]
-        spans = (f"{_gib(gib['low'])}–{_gib(gib['high'])}", _span(seconds))
+        ends = dict.fromkeys((_gib(gib["low"]), _gib(gib["high"])))  # one where the constant moves no memory
+        spans = ("–".join(ends), _span(seconds))
         rows.append([each["name"], f"{each['low']:.4g}", f"{each['high']:.4g}", *spans])
     return _table(rows) if moved else []
 
@@ -108,7 +110,8 @@ def can_it_run_text(answer: CanItRunJson) -> str:
             lines.append(f"largest in {each['phase']}, GiB (± {each['band']:.0%}): {held}")
         lines += constants_lines(each["constants"])
         lines += [
-            f"{row['bearing']}: {row['model']} on {row['devices']} x {row['device']}" for row in each["published"]
+            f"{row['bearing']}: {row['model']} on {row['devices']} x {_DEVICES.get(row['device'], row['device'])}"
+            for row in each["published"]
         ]
     return "\n".join([*lines, *_notes([answer["note"], *answer["rests_on"], *_notes_of(answer["options"])])])
 

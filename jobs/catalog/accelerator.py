@@ -113,7 +113,8 @@ def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:
     if not matches:
         near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
         text = "{name!r} is not a known accelerator. The nearest is {nearest}."
-        raise LookupError(Sentence(text, name=name, nearest=_by_name()[near[0]][0].label))
+        own = _by_name()[near[0]][0]
+        raise LookupError(Sentence(text, name=name, nearest=f"{own.id} ({own.label})"))
     if usable_bytes:
         return min(matches, key=lambda each: (abs(each.usable_bytes - usable_bytes), -each.link_bandwidth))
     return matches[0]

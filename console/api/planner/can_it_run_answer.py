@@ -160,6 +160,8 @@ def answered(body: CanItRunIn, home: Project | None, *, may_read: bool, ask: Pla
         on = list({each.id: each for each in map(find_accelerator, body.on)}.values())
     except LookupError as unknown:
         raise RequestProblem(422, sentence_of(unknown), field="on") from unknown
+    if body.config is None and not body.model.strip():
+        raise RequestProblem(422, "No model is named. Name one, or give its config.json as config.", field="model")
     try:
         if body.config is not None:
             shape, note = shape_of_config(body.config, name=body.model or "config"), ""

@@ -1,6 +1,7 @@
 """`can_it_run`, `diffusion` and `plan` without a token, a database or a console: the planner's own arithmetic."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,29 @@ def test_figures_are_plain_and_notes_say_of_which_hardware_they_are() -> None:
     assert "e+0" not in out.partition("Constants that move it most")[0]
     assert "note: v100-16: V100 SXM2 16 GB computes nothing in bf16" in out
     assert "note: The mean response length is not known" in out
+
+
+def test_an_end_that_is_the_other_is_said_once_and_devices_without_a_name_are_said_to_have_none() -> None:
+    _code, out, _err = run_command("can_it_run", "qwen3-30b-a3b", "--on", "h200")
+
+    assert "supports: Qwen3-30B-A3B on 8 x devices not named" in out
+    rows = out.partition("Constants that move it most")[2].splitlines()[1:6]
+    assert [row for row in rows if re.search(r" ([\d.]+)–\1 ", row)] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["qwen3-8b", "--devices", "0"], "devices: 0 is not allowed. Use a number of at least 1."),
+        (["qwen3-8b", "--on", "h100-sxm-80"], "The nearest is h100-sxm (H100 SXM 80 GB)."),
+        ([""], "model: No model is named."),
+    ],
+)
+def test_a_refusal_names_the_value_and_what_is_allowed(arguments: list[str], says: str) -> None:
+    code, _out, err = run_command("can_it_run", *arguments)
+
+    assert code == 3
+    assert says in err
 
 
 def test_json_is_what_the_api_says(tmp_path: Path) -> None:
