@@ -1,8 +1,9 @@
 """What moves a plan most, as pages show it: the largest parts of its memory and time, each with the change that lowers
 it most, and the constants that the answer rests on most."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from django.urls import reverse
 from django.utils.text import capfirst
@@ -109,10 +110,10 @@ def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[
 
 def _term_row(term: LargestTerm, spec: RunSpec) -> PartRow:
     is_memory = term.of == "memory"
-    show = size if is_memory else _seconds
+    show: Callable[[float], str] = size if is_memory else _seconds
     label = str(TERM_WORDS[term.key]) if is_memory else phase_label(term.key)  # type: ignore[index]
     kind = "term" if is_memory else "phase"
-    if term.change is None:
+    if term.change is None or show(term.after) == show(term.now):  # nor what lowers it by less than is shown
         return PartRow(kind=kind, key=term.key, label=label, now=show(term.now))
     return PartRow(
         kind=kind,
@@ -128,7 +129,13 @@ def _term_row(term: LargestTerm, spec: RunSpec) -> PartRow:
 def _span(each: Sensitivity) -> str:
     constant = each.constant
     unit = _(constant.unit) if constant.unit else ""
-    return f"{constant.low:,.6g}–{constant.high:,.6g} {unit}".rstrip()
+    return f"{_plain(constant.low)}–{_plain(constant.high)} {unit}".rstrip()
+
+
+def _plain(value: float) -> str:
+    """Write an end of a range with up to six digits, a small one without powers of ten: 0.00002, 0.6, 5,000."""
+    text = f"{value:,.6g}"
+    return f"{Decimal(text):f}" if "e-0" in text else text
 
 
 def _effect(each: Sensitivity) -> str:

@@ -171,6 +171,9 @@ def test_the_largest_parts_come_with_the_change_that_lowers_each_and_the_constan
         assert f'href="/settings#constant-{name}"' in row
         assert f'id="constant-{name}"' in settings
         assert "step" in row or "peak" in row
+        assert "e-0" not in row
+    for row in rows.values():
+        assert not re.search(r"<b[^>]*>([^<]+)</b>.*→ \1:", row, re.DOTALL)  # 48 s → 48 s
 
 
 def test_how_sure_the_memory_is_stands_beside_it(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
