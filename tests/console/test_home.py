@@ -114,6 +114,16 @@ def test_a_running_run_shows_phase_progress_and_value(editor: Client, project: P
     assert "51–78 s left" in page
 
 
+def test_a_run_with_one_value_is_not_said_to_have_none(editor: Client, project: Project) -> None:
+    for name, values in (("first", {"reward/mean": 0.3086}), ("none", {})):
+        make_run(project, spec={"name": name}, state="running", now=timezone.now(), step=1, latest_values=values)
+
+    page = home(editor)
+
+    assert page.count("One value so far") == 1
+    assert page.count("No value yet") == 1
+
+
 def test_a_run_that_shows_symptoms_is_said_to_need_somebody(editor: Client, project: Project) -> None:
     live = make_run(project, spec={"name": "going"}, state="running", now=timezone.now(), step=60)
     ended = make_run(project, spec={"name": "over"}, state="finished", now=timezone.now(), step=60)
