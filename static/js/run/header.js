@@ -101,10 +101,8 @@ export class Header {
   #speed(header) {
     const values = header.latest_values ?? {};
     const seconds = values["time/step_seconds"];
-    write(
-      field("step-time"),
-      Number.isFinite(seconds) ? fill(gettext("%(time)s/step"), { time: numbers.duration(seconds) }) : "",
-    );
+    const text = ENDED.includes(header.state) ? gettext("last step %(time)s") : gettext("%(time)s/step");
+    write(field("step-time"), Number.isFinite(seconds) ? fill(text, { time: numbers.duration(seconds) }) : "");
     const tokens = values["throughput/rollout_tokens_per_second"] ?? values["throughput/update_tokens_per_second"];
     write(field("speed"), Number.isFinite(tokens) ? `${numbers.short(tokens)} tok/s` : "");
   }
