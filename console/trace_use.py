@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from console.labels.traces import operations_text, share_text
 from jobs.catalog.accelerator import Accelerator, accelerators, find_accelerator
 from jobs.catalog.sentence import in_words
+from jobs.catalog.value import plain_number
 from jobs.diagnosis.model_facts import OfRun
 from profiling.analysis.flops import PASSES, FlopCount, FlopsModel, Use, training_flops, use
 from profiling.analysis.summary import TraceSummary, WorkerSummary
@@ -87,7 +88,7 @@ def _number(key: str, text: str, problems: dict[str, str]) -> float:
     if not text.strip():
         return about.without
     try:
-        value = float(text[:40].replace(",", ""))
+        value = float(plain_number(text[:40]))
     except ValueError:
         value = math.nan
     if not about.low <= value <= about.high:

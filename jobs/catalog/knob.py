@@ -18,7 +18,7 @@ from jobs.catalog.flag import Flag, flags_of
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import trainers
-from jobs.catalog.value import Scalar, Value, is_storable
+from jobs.catalog.value import Scalar, Value, is_storable, plain_number
 
 KnobType = Literal["int", "float", "bool", "choice", "text"]
 
@@ -166,7 +166,7 @@ class Knob:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             return None
         try:
-            number = float(value.replace(",", "") if isinstance(value, str) else value)
+            number = float(plain_number(value) if isinstance(value, str) else value)
         except (ValueError, OverflowError):
             return None
         if not math.isfinite(number) or not self.low <= number <= self.high:

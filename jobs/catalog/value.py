@@ -1,12 +1,15 @@
 """What a knob can hold, and how it is written so that reading it back gives the same. Standard library only."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Scalar = float | int | str | bool
 Value = Scalar | None
 """None is "not set": the trainer decides."""
+
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
 def value_text(value: Value | Mapping[str, object] | Sequence[Iterable[Any]]) -> str:
@@ -22,6 +25,13 @@ def value_text(value: Value | Mapping[str, object] | Sequence[Iterable[Any]]) ->
     if isinstance(value, bool):
         return "true" if value else "false"
     return _short_float(value) if isinstance(value, float) else str(value)
+
+
+def plain_number(text: str) -> str:
+    """Return the text of a number without blanks around it and commas between its thousands: 1,000 is 1000. Any other
+    comma stays, for who reads it to refuse: 0,001 is a thousandth to some people, and must not become 1."""
+    plain = text.strip()
+    return plain.replace(",", "") if _GROUPED.fullmatch(plain) else plain
 
 
 def _short_float(value: float) -> str:

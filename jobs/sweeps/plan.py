@@ -16,7 +16,7 @@ from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.parse import Problem, SpecInvalid, strangers
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.value import Value, value_text
+from jobs.catalog.value import Value, plain_number, value_text
 from profiling.counted import counted
 
 Method = Literal["grid", "random"]
@@ -259,7 +259,7 @@ def _num_runs(raw: object, method: object, knobs: Sequence[SweepKnob], problems:
 def _parse_integer(name: str, raw: object, low: int, high: int, problems: list[Problem]) -> int:
     number: float | None = None
     if isinstance(raw, str):
-        plain = raw.strip().replace(",", "")
+        plain = plain_number(raw)
         number = int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 else None
     elif isinstance(raw, (int, float)) and not isinstance(raw, bool):
         number = raw

@@ -18,7 +18,7 @@ from jobs.catalog.spec.environment import names_text, read_names, read_variables
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
-from jobs.catalog.value import Value, value_text
+from jobs.catalog.value import Value, plain_number, value_text
 
 SECRET = "secret."  # noqa: S105 (the beginning of a name)
 """How the inputs of secrets' values are named: `secret.HF_TOKEN`. They are no part of the spec, nor of a draft."""
@@ -266,7 +266,7 @@ def _text_chosen(text: str, begun: dict[str, Value], default: Value) -> dict[str
 
 def _same(text: str, other: str) -> bool:
     """True if both say the same value: 0.0003 is 3e-4, and 1,000 is 1000."""
-    text, other = text.strip().replace(",", ""), other.replace(",", "")
+    text, other = plain_number(text), plain_number(other)
     try:
         return text == other or float(text) == float(other)
     except ValueError:
@@ -290,7 +290,7 @@ def _object(text: str, *, empty: object) -> object:
 
 
 def _number(text: str) -> float | int | str:
-    plain = text.strip().replace(",", "")
+    plain = plain_number(text)
     for kind in (int, float):
         try:
             return kind(plain)

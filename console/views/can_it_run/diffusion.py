@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from console.labels.catalog import error_text
 from jobs.catalog.diffusion_model import DiffusionModel, diffusion_models, find_diffusion_model
+from jobs.catalog.value import plain_number
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, Picture, stream_tokens
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.config_values import ShapeUnreadable
@@ -125,7 +126,7 @@ def _picture(texts: Mapping[str, str], model_row: DiffusionModel | None, problem
         usual = Picture(width=model_row.width, height=model_row.height, frames=model_row.frames)
     numbers: dict[str, int] = {}
     for name, field in _NUMBERS.items():
-        text = texts[name].replace(",", "")
+        text = plain_number(texts[name])
         if not text:
             continue
         if text.isascii() and text.isdigit() and int(text) > 0:

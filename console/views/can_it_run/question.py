@@ -22,6 +22,7 @@ from console.session import keep, text_of
 from console.views.can_it_run.diffusion import DiffusionQuestion, read_pictured
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.spec.runspec import ModelSource
+from jobs.catalog.value import plain_number
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.can_it_run.plans import METHODS, Demand
@@ -160,7 +161,7 @@ def _pasted(config: str, model: str, problems: dict[str, str], session: SessionB
 
 
 def _typed_number(query: QueryDict, name: str, most: int, problems: dict[str, str]) -> int | None:
-    typed = query.get(name, "").strip().replace(",", "")
+    typed = plain_number(query.get(name, ""))
     if not typed:
         return None
     if typed.isascii() and typed.isdigit() and 1 <= int(typed[:12]) <= most:
@@ -171,7 +172,7 @@ def _typed_number(query: QueryDict, name: str, most: int, problems: dict[str, st
 
 
 def _typed_amount(query: QueryDict, name: str, problems: dict[str, str]) -> float | None:
-    typed = query.get(name, "").strip().replace(",", ".")
+    typed = plain_number(query.get(name, "")).replace(",", ".")
     if not typed:
         return None
     label, most = _AMOUNTS[name]

@@ -2,6 +2,7 @@
 
 import { around, find } from "../dom.js";
 import { fill, gettext, ngettext } from "../format.js";
+import { plainNumber } from "./parts.js";
 import { Search } from "./search.js";
 import { inputs } from "./state.js";
 
@@ -20,7 +21,7 @@ const OPEN_AT_FIRST = [
 
 /** True if both texts say the same value: 0.0003 is 3e-4, and 1,000 is 1000. */
 function isSame(text, other) {
-  const [a, b] = [text, other].map((t) => t.trim().replaceAll(",", ""));
+  const [a, b] = [text, other].map(plainNumber);
   return text === other || a === b || (a !== "" && b !== "" && Number(a) === Number(b));
 }
 
@@ -217,7 +218,7 @@ export class Knobs {
       const isMet =
         need[2] === null
           ? need[1].some((value) => isSame(node.value, value))
-          : Number(node.value.replaceAll(",", "")) > need[2];
+          : Number(plainNumber(node.value)) > need[2];
       if (!isMet) return need;
       const further = this.#unmet(need[0], [...above, name]);
       if (further) return further;

@@ -15,9 +15,15 @@ export function textOf(parts) {
   return parts.length ? JSON.stringify(parts) : "";
 }
 
+/** The text of a number without commas between its thousands, as plain_number of jobs/catalog/value.py; 0,001 stays. */
+export function plainNumber(/** @type {string} */ text) {
+  const plain = text.trim();
+  return /^[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?$/.test(plain) ? plain.replaceAll(",", "") : plain;
+}
+
 /** What was typed as a weight: a number, or the text for the server to refuse. */
 export function weightOf(text) {
-  const plain = text.trim().replaceAll(",", "");
+  const plain = plainNumber(text);
   return plain && Number.isFinite(Number(plain)) ? Number(plain) : text;
 }
 

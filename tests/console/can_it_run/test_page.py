@@ -74,7 +74,7 @@ def test_every_method_has_an_answer_with_the_planners_own_numbers(editor: Client
 
 def test_the_headline_is_practical_and_says_what_it_takes(editor: Client) -> None:
     page = text(editor, model="qwen3-30b-a3b", method="grpo", on="h200-sxm")
-    patient = text(editor, model="qwen3-30b-a3b", method="grpo", on="h200-sxm", within="48", host_gb="2000")
+    patient = text(editor, model="qwen3-30b-a3b", method="grpo", on="h200-sxm", within="48", host_gb="2,000")
     one = text(editor, model="qwen3-30b-a3b", method="grpo", on="h200-sxm", devices="1")
 
     assert re.search(r"GRPO, all weights: from 4 × H200[^<]* on, \d+–\d+ s a step\.", page)

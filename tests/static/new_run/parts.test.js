@@ -21,5 +21,6 @@ test("a weight is a number where it can be one, and else what was typed", () => 
   assert.equal(weightOf(" 0.5 "), 0.5);
   assert.equal(weightOf("1,000"), 1000);
   assert.equal(weightOf("heavy"), "heavy");
+  assert.equal(weightOf("0,5"), "0,5"); // for the server to refuse: it is not 5
   assert.equal(weightOf(""), "");
 });
