@@ -285,8 +285,8 @@ def _sentence(estimate: Estimate, plan_input: PlanInput) -> str:
     unit = unit_of(pool.limit)
     words = {
         "phase": phase_label(phase.phase),
-        "needed": f"{phase.memory.total / unit:.1f}",
-        "limit": f"{pool.limit / unit:.1f} {unit_word(unit)}",
+        "needed": f"{phase.memory.total / unit:,.1f}",
+        "limit": f"{pool.limit / unit:,.1f} {unit_word(unit)}",
         "term": TERM_WORDS[estimate.term],
         "part": size(phase.memory.terms[estimate.term]),
         "pool": pool_word(pool),
@@ -328,15 +328,15 @@ def _row(
         key=f"{pool.name} {phase.phase}",
         label=label,
         segments=tuple(_segments(phase.memory, terms, scale)),
-        needed=f"{needed / unit:.1f}",
+        needed=f"{needed / unit:,.1f}",
         share=share_text(share),
         message=_("%(phase)s: %(needed)s of %(limit)s")
         % {"phase": label, "needed": size(needed), "limit": size(pool.limit)},
         roles=tuple(
             RoleRow(
                 role=str(ROLE_WORDS.get(role, role)),
-                parts=tuple(f"{held.terms[term] / unit:.1f}" if held.terms.get(term) else "" for term in terms),
-                total=f"{held.total / unit:.1f}",
+                parts=tuple(f"{held.terms[term] / unit:,.1f}" if held.terms.get(term) else "" for term in terms),
+                total=f"{held.total / unit:,.1f}",
             )
             for role, held in phase.by_role.items()
         ),

@@ -122,6 +122,13 @@ def test_the_details_name_needs_layout_phase_and_published_rows(editor: Client) 
     assert "No costs: the project has no prices" in page
 
 
+def test_figures_of_memory_have_their_groups(editor: Client) -> None:
+    page = text(editor, model="qwen3-235b-a22b", method="grpo", on="h200-sxm")
+
+    assert re.search(r">\s*\d,\d{3}\.\d\s*<", page)
+    assert not re.search(r">\s*\d{4,}\.\d\s*<", page)
+
+
 def test_the_built_in_trainers_layouts_say_which_is_needed_on_how_many_gpus(editor: Client) -> None:
     page = text(editor, model="qwen2.5-1.5b", method="grpo", on="h100-sxm")
     _, _, own = page.partition('id="own-title"')
