@@ -15,7 +15,8 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return run id -> short name. Words that every name begins or ends with go; equal names get their ids.
 
     `qwen-grpo-t05` and `qwen-grpo-t06` become `t05` and `t06`. Where nothing would be left of a name, all keep theirs:
-    a run and its clone are `math` and `math 2`, not `math` and `2`. What is long still loses what some of the others
+    a run and its clone are `math` and `math 2`, not `math` and `2`, or, where these are long, `qwen…t05` and
+    `qwen…t05 2`. What is long still loses what some of the others
     begin with, after its first word: `qwen-1.5b-grpo-gsm8k-t05` beside `demo` is `qwen…t05`; and of a sweep the knobs
     that all name: `lr=1e-6, loss_aggregation=token_mean` is `1e-6, token_mean`.
     """
@@ -35,7 +36,8 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
         for run_id, parts in words.items()
     }
     short = _without_knobs(short)
-    cut = _without_beginnings(short)
+    clones, begun = _without_middles(short), _without_beginnings(short)
+    cut = {run_id: clones[run_id] if name == short[run_id] else name for run_id, name in begun.items()}
     counts = list(cut.values())
     short = {run_id: name if counts.count(name) == 1 else short[run_id] for run_id, name in cut.items()}
     counts = list(short.values())
@@ -64,6 +66,23 @@ def _without_beginnings(names: Mapping[str, str]) -> dict[str, str]:
         if rest and len("".join(own[1:shared])) >= _SHARED:
             cut[run_id] = f"{own[0]}…{rest}"
     return cut
+
+
+def _without_middles(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the names; of a run and its clones, which differ at the end alone, long ones without their middle."""
+    words = {run_id: _WORD.findall(name) for run_id, name in names.items()}
+    cut = dict(names)
+    for run_id, own in words.items():
+        others = [other for other_id, other in words.items() if other_id != run_id]
+        shared = min((min(len(own), len(other)) for other in others if _is_clone(own, other)), default=0)
+        if len(names[run_id]) > _LONG and len("".join(own[1 : shared - 1])) >= _SHARED:
+            cut[run_id] = f"{own[0]}…{''.join(own[shared - 1 :])}"
+    return cut
+
+
+def _is_clone(own: list[str], other: list[str]) -> bool:
+    """Return True if one is all of the other's beginning."""
+    return own != other and all(pair[0] == pair[1] for pair in zip(own, other, strict=False))
 
 
 def _num_shared(own: list[str], other: list[str]) -> int:

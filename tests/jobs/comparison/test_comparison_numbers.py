@@ -195,7 +195,12 @@ def test_short_names_leave_out_what_all_share() -> None:
         "r-4": "llama-3.1-8b-grpo-t05",
         "r-5": "llama…t06 with a long name",
     }
-    assert short_names({"r-1": some["r-1"], "r-2": some["r-1"] + "-2", "r-3": "demo"})["r-2"] == some["r-1"] + "-2"
+    clones = {"r-1": some["r-1"], "r-2": some["r-1"] + "-2", "r-3": "demo"}
+    assert short_names(clones) == {"r-1": "qwen2.5…t05", "r-2": "qwen2.5…t05-2", "r-3": "demo"}
+    one = {"r-": "Demo: GRPO on word problems", "r-3": "Demo: GRPO on word problems 3"}
+    assert list(short_names(one).values()) == ["Demo…problems", "Demo…problems 3"]
+    clones = {f"r-{i}": f"Demo: GRPO on word problems{i and f' {i}'}" for i in ("", "2", "3")}
+    assert list(short_names(clones).values()) == ["Demo…problems", "Demo…2", "Demo…3"]
     sweep = {f"r-{lr}-{how}": f"sweep · lr={lr}, loss_aggregation={how}" for lr in ("1e-6", "3e-6") for how in "ab"}
     assert list(short_names(sweep).values()) == ["1e-6, a", "1e-6, b", "3e-6, a", "3e-6, b"]
     assert short_names({"r-1": "alone here"}) == {"r-1": "alone here"}
