@@ -18,7 +18,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Q
 
 from jobs.catalog.metric import metric
-from jobs.catalog.rules.symptom import asked_for, in_metrics, symptoms
+from jobs.catalog.rules.symptom import asked_for, causes_first, in_metrics, symptoms
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.bands import Band, bands_of, own_metrics
@@ -105,13 +105,15 @@ def judge_step(
 
 
 def alarms_of(run_ids: Iterable[str]) -> Mapping[str, Sequence[HealthMark]]:
-    """Return the alarms that hold still of those runs that have any, the one that began first before others: what came
-    later often follows from it."""
-    alarms: dict[str, list[HealthMark]] = {}
+    """Return the alarms that hold still of those runs that have any, causes before what follows from them."""
+    alarms: dict[str, dict[str, HealthMark]] = {}
     marks = HealthMark.objects.filter(run_id__in=list(run_ids), end_step=None, tone="alarm")
     for mark in marks.order_by("begin_step", "pk"):
-        alarms.setdefault(mark.run_id, []).append(mark)
-    return alarms
+        alarms.setdefault(mark.run_id, {})[mark.finding] = mark
+    return {
+        run: [held[name] for name in causes_first({name: mark.begin_step for name, mark in held.items()})]
+        for run, held in alarms.items()
+    }
 
 
 def _outside(band: Band, values: Sequence[float]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.catalog.rules.rule import Say
-from jobs.catalog.rules.symptom import Match, asked_for, evidence_of, loudness, matches
+from jobs.catalog.rules.symptom import Match, asked_for, causes_first, evidence_of, loudness, matches
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.numbers import read_lines
@@ -29,9 +29,9 @@ Lane = tuple[str, int, str]  # role, rank, stream
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSymptoms:
-    """What was found, from how much. Of `matches` what is alike loud and known is in the order in which it began: what
-    came later often follows from it. `since` has the step from which marks of health name a symptom; `lines` the line
-    of the log that a text of evidence is, where it is one."""
+    """What was found, from how much. Of `matches` what is alike loud and known is in the order in which it began,
+    causes before what follows from them. `since` has the step from which marks of health name a symptom; `lines` the
+    line of the log that a text of evidence is, where it is one."""
 
     attempt: int
     computed_at: datetime
@@ -55,7 +55,9 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     texts = [*(text for text in causes if text), *(line.text for line in lines)]
     matched = matches(spec=spec, log_lines=texts, metrics=numbers, planned=run.num_steps, step=run.step, say=say)
     since = dict(HealthMark.objects.filter(run=run, end_step=None).values_list("finding", "begin_step"))
-    matched.sort(key=lambda match: (*loudness(match), since.get(match.symptom.id, math.inf)))
+    begins = {match.symptom.id: since.get(match.symptom.id, math.inf) for match in matched}
+    places = {name: place for place, name in enumerate(causes_first(begins))}
+    matched.sort(key=lambda match: (*loudness(match), places[match.symptom.id]))
     evidence_lines = {evidence.text for match in matched for evidence in match.evidence if evidence.kind == "log"}
     return RunSymptoms(
         attempt=attempt.number,

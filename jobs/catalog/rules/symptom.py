@@ -12,6 +12,7 @@
     source = "who says so"
     ref = "U02"
     tone = "alarm"                      # or "good": a state to be glad of; or "hint": where time goes, no fault
+    follows = ["learning.kl_runs_away"] # what it is a consequence of, where a run has both
     [[device_memory.logs]]             # a line of the log; `text` is what `file` of the package says, word for word
     pattern = "No available memory for the cache blocks"
     text = "No available memory for the cache blocks. "
@@ -56,7 +57,7 @@ from jobs.catalog.value import Value
 MAX_LINE = 4000  # characters of a line that are searched: who prints more does not say it there
 
 _REQUIRED = ("title", "signal", "causes", "source", "remedies")
-_KEYS = {*_REQUIRED, "trainers", "algorithms", "when", "ref", "tone", "logs", "metrics", "unless"}
+_KEYS = {*_REQUIRED, "trainers", "algorithms", "when", "ref", "tone", "follows", "logs", "metrics", "unless"}
 Tone = Literal["alarm", "good", "hint"]
 _TONES: tuple[Tone, ...] = ("alarm", "good", "hint")
 _LOUDEST = {tone: place for place, tone in enumerate(("good", "alarm", "hint"))}
@@ -98,7 +99,8 @@ class Remedy:
 class Symptom:
     """One thing that goes wrong; of tone "good" one that goes right, of tone "hint" one that only costs time.
 
-    Where one of `unless` holds, the metrics are as they should be, and say nothing.
+    Where one of `unless` holds, the metrics are as they should be, and say nothing. `follows`: ids of those that cause
+    it where a run has both.
     """
 
     id: str
@@ -111,6 +113,7 @@ class Symptom:
     source: str
     ref: str
     tone: Tone
+    follows: tuple[str, ...]
     logs: tuple[LogSignal, ...]
     metrics: tuple[MetricSignal, ...]
     unless: tuple[tuple[Condition, ...], ...]
@@ -148,9 +151,13 @@ class Match:
 def symptoms() -> Mapping[str, Symptom]:
     """Return every symptom by id, in the order of files and tables.
 
-    Raises: ValueError, naming the symptom, for a key, pattern, metric or expression that is not known.
+    Raises: ValueError, naming the symptom, for a key, pattern, metric, expression or cause that is not known.
     """
-    return {symptom_id: _symptom(symptom_id, table) for symptom_id, table in folder_entries("symptoms")}
+    known = {symptom_id: _symptom(symptom_id, table) for symptom_id, table in folder_entries("symptoms")}
+    for symptom in known.values():
+        if strange := sorted(set(symptom.follows) - set(known)):
+            raise ValueError(f"{symptom.id}: it follows from {strange[0]!r}, which is no symptom.")
+    return known
 
 
 def matches(
@@ -178,6 +185,18 @@ def matches(
 def loudness(match: Match) -> tuple[int, bool]:
     """Return what matches are sorted by: what is good first, then what a log tells of, numbers, and hints."""
     return _LOUDEST[match.symptom.tone], match.evidence[0].kind != "log"
+
+
+def causes_first(begins: Mapping[str, float]) -> list[str]:
+    """Return what holds at once, by the step from which it does, in the order in which it is worth a look: what began
+    first before others, and what follows from another after that."""
+    known = symptoms()
+
+    def place(name: str) -> tuple[float, bool]:
+        causes = [begins[cause] for cause in known[name].follows if cause in begins] if name in known else []
+        return max([begins[name], *causes]), bool(causes)
+
+    return sorted(begins, key=place)
 
 
 def symptom_of_line(said: str, spec: RunSpec) -> Symptom | None:
@@ -322,6 +341,7 @@ def _symptom(name: str, table: Mapping[str, Any]) -> Symptom:
         source=table["source"],
         ref=table.get("ref", ""),
         tone=tone,
+        follows=tuple(table.get("follows", ())),
         logs=tuple(_log(name, signal) for signal in table.get("logs", ())),
         metrics=tuple(
             MetricSignal(conditions=tuple(condition(name, each) for each in signal["all"]), source=signal["source"])

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from jobs.diagnosis.health import alarms_of
 from jobs.diagnosis.numbers import FIRST, HORIZON, read_lines
 from jobs.diagnosis.symptoms import MAX_LINES, OWN_LINES, RunSymptoms, run_symptoms
 from jobs.ingest.compaction import compact
@@ -193,8 +194,18 @@ def test_what_began_first_stands_first_as_the_rest_often_follows_from_it() -> No
         HealthMark.objects.create(run=run, finding=finding, tone="alarm", begin_step=step, last_step=30, began_at=NOW)
     report(run, log([NO_DEVICE_MEMORY]))
 
-    assert ids(run) == ["memory.device", *reversed(stored)]
+    assert ids(run) == ["memory.device", *reversed(stored)]  # neither follows from the other
     assert found(run).since == {finding: step for step, finding in enumerate(reversed(stored), start=1)}
+
+
+def test_what_follows_from_another_stands_after_it_though_it_began_before() -> None:
+    run = make_run(state="running")
+    values(run, range(1, 31), kl__reference=0.9, response__truncated_fraction=1.0)
+    for finding, step in (("learning.truncated", 7), ("learning.kl_runs_away", 12)):
+        HealthMark.objects.create(run=run, finding=finding, tone="alarm", begin_step=step, last_step=30, began_at=NOW)
+
+    assert ids(run) == ["learning.kl_runs_away", "learning.truncated"]
+    assert [mark.finding for mark in alarms_of([run.pk])[run.pk]] == ["learning.kl_runs_away", "learning.truncated"]
 
 
 def test_a_value_that_is_no_number_counts() -> None:
