@@ -58,9 +58,9 @@ class _Api(NinjaAPI):
         self, error_contexts: list[ValidationErrorContext[Any]]
     ) -> ValidationError:
         """Return the error with the values that were given, which ninja leaves out and our sentences name."""
-        given = [e["input"] for context in error_contexts for e in context.pydantic_validation_error.errors()]
+        values = [e["input"] for context in error_contexts for e in context.pydantic_validation_error.errors()]
         error = super().validation_error_from_error_contexts(error_contexts)
-        for each, value in zip(error.errors, given, strict=True):
+        for each, value in zip(error.errors, values, strict=True):
             each["input"] = value
         return error
 

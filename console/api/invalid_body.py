@@ -50,8 +50,8 @@ def sentence_of_error(error: Mapping[str, Any]) -> str:
     allowed = _ALLOWED[kind].format(**error.get("ctx", {}))
     if kind in ("too_short", "too_long"):
         number = error["ctx"]["actual_length"]  # None of what is too long to be counted
-        held = {0: "It is empty", 1: "It has 1 entry", None: "It has too many entries"}
-        return f"{held.get(number, f'It has {number} entries')}. Give {allowed}."
+        size = {0: "It is empty", 1: "It has 1 entry", None: "It has too many entries"}
+        return f"{size.get(number, f'It has {number} entries')}. Give {allowed}."
     return f"{_shown(error.get('input'), place)} is not allowed. Use {allowed}."
 
 

@@ -153,11 +153,11 @@ def symptoms() -> Mapping[str, Symptom]:
 
     Raises: ValueError, naming the symptom, for a key, pattern, metric, expression or cause that is not known.
     """
-    known = {symptom_id: _symptom(symptom_id, table) for symptom_id, table in folder_entries("symptoms")}
-    for symptom in known.values():
-        if strange := sorted(set(symptom.follows) - set(known)):
+    by_id = {symptom_id: _symptom(symptom_id, table) for symptom_id, table in folder_entries("symptoms")}
+    for symptom in by_id.values():
+        if strange := sorted(set(symptom.follows) - set(by_id)):
             raise ValueError(f"{symptom.id}: it follows from {strange[0]!r}, which is no symptom.")
-    return known
+    return by_id
 
 
 def matches(
@@ -190,10 +190,10 @@ def loudness(match: Match) -> tuple[int, bool]:
 def causes_first(begins: Mapping[str, float]) -> list[str]:
     """Return what holds at once, by the step from which it does, in the order in which it is worth a look: what began
     first before others, and what follows from another after that."""
-    known = symptoms()
+    by_id = symptoms()
 
     def place(name: str) -> tuple[float, bool]:
-        causes = [begins[cause] for cause in known[name].follows if cause in begins] if name in known else []
+        causes = [begins[cause] for cause in by_id[name].follows if cause in begins] if name in by_id else []
         return max([begins[name], *causes]), bool(causes)
 
     return sorted(begins, key=place)

@@ -108,6 +108,7 @@ _ROWS = """
 fsdp full autocast compiled
 fsdp full fp8 compiled
 fsdp full masters compiled
+fsdp full masters eager
 fsdp full masters fused
 fsdp full masters liger
 fsdp full pure compiled weights-on-host
@@ -166,7 +167,6 @@ zero3 qlora 16-bits eager
 """
 
 _FAR_OFF_ROWS = """
-fsdp full masters eager
 fsdp full pure eager
 fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host

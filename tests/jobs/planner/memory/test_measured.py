@@ -25,7 +25,12 @@ def test_the_table_is_what_the_cases_hold() -> None:
 
 def test_a_way_of_which_a_third_of_the_peaks_is_a_fifth_too_high_is_far_off() -> None:
     above: dict[object, list[float]] = defaultdict(list)
-    for case in (*load(HERE), *load(HERE / "later")):
+    cases = (*load(HERE), *load(HERE / "later"))
+    # Of a run whose tensors are known, what the allocator held beyond them is no matter of the way.
+    counted = {repr(case.job) for case in cases if case.counts == "allocated"}
+    for case in cases:
+        if case.counts == "reserved" and repr(case.job) in counted:
+            continue
         errors = [each.error for each in readings(case) if each.quantity == "memory" and each.error is not None]
         if case.job is not None:
             above[combination(case.job.policy)].extend(1 / (1 + error) for error in errors)
