@@ -171,7 +171,7 @@ def test_lists_filter_sort_and_page(api: Client, project: Project) -> None:
         ("q=reward/mean>high", "q", "'high' is not a number"),
         ("state=done", "state", "There is no state 'done'"),
         ("sort=rewrd", "sort", "There is no column 'rewrd'"),
-        ("page=0", "page", "greater than or equal to 1"),
+        ("page=0", "page", "a number of at least 1"),
     ],
 )
 def test_a_filter_that_names_nothing_is_refused(api: Client, query: str, field: str, words: str) -> None:

@@ -146,7 +146,7 @@ def test_a_real_trace_over_the_api(client: Client, project: Project) -> None:
         ("from=5&to=5", 422, "the second after the first"),
         ("dtype=int4", 422, "is not one of bf16, fp16, fp8"),
         ("recompute=some", 422, "is not one of none, selective, full"),
-        ("devices=0", 422, "greater than or equal to 1"),
+        ("devices=0", 422, "a number of at least 1"),
     ],
 )
 def test_what_cannot_be_computed_is_refused_in_a_sentence(
