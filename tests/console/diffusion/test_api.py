@@ -74,7 +74,7 @@ def test_a_config_is_the_same_model(project: Project) -> None:
         ({"on": ["abacus"]}, "on", "abacus"),
         ({"method": "dpo"}, "method", "sft"),
         ({"zero": 4}, "zero", "3"),
-        ({"devices": True}, "devices", "integer"),
+        ({"devices": True}, "devices", "a whole number"),
         ({"sorcery": 1}, "sorcery", ""),
     ],
 )
