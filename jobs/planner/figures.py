@@ -27,7 +27,9 @@ def seconds_span(value: Interval) -> str:
     return Sentence("{days} days", days=span(value.scaled(1 / _DAY)))
 
 
-def gib(size: float) -> str:
-    """Return bytes in GiB: 0.8 GiB, 12 GiB, 1,430 GiB."""
-    count = size / (1 << 30)
+def size(num_bytes: float) -> str:
+    """Return bytes in binary units, as the pages' tables say them: 0.8 GiB, 12 GiB, 1.4 TiB."""
+    count = num_bytes / (1 << 30)
+    if count >= 1024:
+        return f"{count / 1024:,.1f} TiB"
     return f"{count:,.{1 if count < 10 else 0}f} GiB"

@@ -54,7 +54,8 @@ const sweep = new Sweep(form, facts, problems, {
 /** The button says what it will do: launch the run, or the sweep. */
 function showLabel() {
   const text = sweep.label || (plan.refuses ? plan.refusal : launchLabel);
-  place("launch").toggleAttribute("data-refuses", plan.refuses && !sweep.isOn);
+  const isRefused = (plan.refuses && !sweep.isOn) || problemsOfLaunch().length > 0 || findings.blocking.length > 0;
+  place("launch").toggleAttribute("data-refuses", isRefused);
   if (text && !isLaunching) place("launch-label").textContent = text;
 }
 
@@ -230,8 +231,13 @@ function askPreview() {
   preview.ask();
 }
 
+/** What keeps the run from being launched: a what-if is no part of it. */
+function problemsOfLaunch() {
+  return problems.all().filter((each) => !each.field.startsWith("plan."));
+}
+
 function showVerdict(failure = "") {
-  const all = problems.all().filter((each) => !each.field.startsWith("plan.")); // a what-if is no part of the launch
+  const all = problemsOfLaunch();
   const unknown = place("preview-place").querySelectorAll("[data-check=unknown]");
   const isUntried =
     combination.words.includes("rl") && fields["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
@@ -272,6 +278,7 @@ function showVerdict(failure = "") {
     [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), said];
   }
   place("busy").textContent = previewState === "asked" && !failure ? gettext("checking…") : "";
+  showLabel();
   if (previewState === "asked" && !all.length && !failure && numPassed) return; // the old verdict stays until the new one is here
   const badge = find(".state", place("verdict"));
   badge.dataset.state = state;

@@ -10,7 +10,7 @@ from typing import Literal
 from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.verdict import Answer, DeviceNeed, FitVerdict, PracticalLimit, fewest
 from jobs.planner.estimate import Fit
-from jobs.planner.figures import gib, seconds_span
+from jobs.planner.figures import seconds_span, size
 from jobs.planner.result import TIGHT_FROM, Estimate, lean_of, phase_word
 
 
@@ -128,7 +128,7 @@ def _no(near: DeviceNeed | None, devices: int) -> tuple[Answer, Sentence]:
     there = near.job.fleet.host_bytes
     if estimate.verdict != "no" and there and estimate.host_bytes > there:
         text = "On {devices:,} the best layout needs {needed} of host RAM a node, of {limit}."
-        return "no", Sentence(text, devices=devices, needed=gib(estimate.host_bytes), limit=gib(there))
+        return "no", Sentence(text, devices=devices, needed=size(estimate.host_bytes), limit=size(there))
     if estimate.verdict != "no" and lacks_more(estimate, 0):
         return "no", Sentence(
             "On {devices:,} the KV cache of the best layout's engine cannot hold one full sequence.", devices=devices
@@ -170,8 +170,8 @@ def how(need: DeviceNeed) -> Sentence:
     said = Sentence(
         "{label}. {host} of host RAM a node, {disk} of disk for a checkpoint.",
         label=label,
-        host=gib(need.estimate.host_bytes),
-        disk=gib(need.estimate.checkpoint_bytes),
+        host=size(need.estimate.host_bytes),
+        disk=size(need.estimate.checkpoint_bytes),
     )
     return Sentence("{said} {doubt}", said=said, doubt=doubt(need)) if need.is_tight else said
 

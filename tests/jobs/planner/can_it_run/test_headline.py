@@ -40,7 +40,7 @@ def test_the_headline_is_the_practical_minimum(model: str, method: str, accelera
     used = min(practical.job.fleet.devices_per_node, practical.num_devices or 0)
     assert practical.estimate.host_bytes <= used * ASSUMED_HOST_BYTES
     assert f"{practical.num_devices} devices" in found.summary
-    for word in ("GiB of host RAM a node", "of disk for a checkpoint", practical.label):
+    for word in ("iB of host RAM a node", "of disk for a checkpoint", practical.label):
         assert word in found.summary
     assert any("250 GB of host RAM for each of their devices" in line for line in found.more)
     assert (practical.num_devices or 0) < (recommended.num_devices or 0) or step >= roomy
