@@ -174,10 +174,6 @@ class Detail:
     the built-in trainer (`own`), the way on."""
 
     label: str
-    state: str
-    word: str
-    reason: str
-    more: tuple[str, ...]
     needs: tuple[NeedRow, ...]
     layout: str
     devices: str
@@ -372,16 +368,11 @@ def _option(option: HardwareOption, question: HardwareQuestion, currency: str, *
 
 def _detail(option: HardwareOption, question: HardwareQuestion, project: Project | None) -> Detail:
     verdict = option.verdict
-    state, word = _ANSWERS[verdict.answer]
     at = verdict.at
     least = verdict.practical or verdict.possible
     fits = verdict.answer != "no" and at is not None
     return Detail(
         label=option.accelerator.label,
-        state=state,
-        word=str(word),
-        reason=in_words(verdict.summary, _),
-        more=tuple(in_words(line, _) for line in verdict.more),
         needs=tuple(_need(need, is_least=need is least) for need in _shown_needs(verdict)),
         layout=_layout(at),
         devices=_times(at.num_devices if at is not None else None),
@@ -395,11 +386,15 @@ def _detail(option: HardwareOption, question: HardwareQuestion, project: Project
 
 
 def _shown_needs(verdict: FitVerdict) -> tuple[DeviceNeed, ...]:
-    """Return the needs of every way, and the practical minimum where it is none of them: by what sits on the host."""
+    """Return the needs of every way by what sits on the host, and the practical minimum where it is none of them: in the
+    place of the one of its way that takes as many devices, else after it."""
     needs, best = [*verdict.needs, *verdict.others], verdict.practical
     if best is not None and all(need is not best for need in needs):
-        ways = [need.on_host for need in needs]
-        needs.insert(ways.index(best.on_host) + 1 if best.on_host in ways else len(needs), best)
+        index = next((n for n, need in enumerate(needs) if need.on_host == best.on_host), len(needs))
+        if index < len(needs) and needs[index].num_devices == best.num_devices:
+            needs[index] = best
+        else:
+            needs.insert(index + 1, best)
     return tuple(needs)
 
 

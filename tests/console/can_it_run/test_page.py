@@ -122,6 +122,18 @@ def test_the_details_name_needs_layout_phase_and_published_rows(editor: Client) 
     assert "No costs: the project has no prices" in page
 
 
+def test_a_way_of_which_another_layout_is_quicker_on_as_many_gpus_is_listed_once(editor: Client) -> None:
+    answer = can_it_run(shape_of("qwen3-235b-a22b"), accelerators()["h200-sxm"], "grpo")
+    page = text(editor, model="qwen3-235b-a22b", method="grpo", on=["h100-sxm", "h200-sxm"])
+
+    slow, best = answer.need("always"), answer.practical
+    assert best is not None
+    assert (best.on_host, best.num_devices) == (slow.on_host, slow.num_devices)
+    assert slow is not best
+    assert len(re.findall(r'<th scope="row">\s*<b>Optimizer and its step in host memory</b>', page)) == 1
+    assert len(re.findall(r'<th scope="row">\s*Optimizer and its step in host memory', page)) == 0
+
+
 def test_figures_of_memory_have_their_groups(editor: Client) -> None:
     page = text(editor, model="qwen3-235b-a22b", method="grpo", on="h200-sxm")
 
