@@ -386,8 +386,8 @@ def _detail(option: HardwareOption, question: HardwareQuestion, project: Project
 
 
 def _shown_needs(verdict: FitVerdict) -> tuple[DeviceNeed, ...]:
-    """Return the needs of every way by what sits on the host, and the practical minimum where it is none of them: in the
-    place of the one of its way that takes as many devices, else after it."""
+    """Return the needs of every way by what sits on the host, and the practical minimum where it is none of them: in
+    the place of the one of its way that takes as many devices, else after it."""
     needs, best = [*verdict.needs, *verdict.others], verdict.practical
     if best is not None and all(need is not best for need in needs):
         index = next((n for n, need in enumerate(needs) if need.on_host == best.on_host), len(needs))
