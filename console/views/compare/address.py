@@ -12,18 +12,21 @@ from jobs.comparison.compare import MAX_RUNS
 TABS = ("verdict", "charts", "table", "config", "timing", "traces", "samples")
 _RUN_ID = re.compile(r"r-[0-9a-z]{1,14}")
 _MAX_STEP = 2**31 - 1
+_MAX_NAMES = 5  # of entries that are no run ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonQuery:
     """What the address asks for. `step` is that of at-step values, `at` that of samples; None: the newest in common.
-    `target` is a level of the outcome; None: the best that all reached.
+    `target` is a level of the outcome; None: the best that all reached. `unreadable`: texts in the place of run ids;
+    `num_too_many`: runs above the most that are compared.
 
     `axis`, `smooth`, `zoom`, `log` and `metrics` are kept for the charts, which read them in the browser.
     """
 
     runs: tuple[str, ...]
-    unreadable: int
+    unreadable: tuple[str, ...]
+    num_too_many: int
     study: str
     group: str
     base: str
@@ -69,7 +72,8 @@ def read_address(request: HttpRequest) -> ComparisonQuery:
     tab, base = get.get("tab", ""), get.get("base", "")
     return ComparisonQuery(
         runs=tuple(runs[:MAX_RUNS]),
-        unreadable=len({name for name in named if not _RUN_ID.fullmatch(name)}) + max(0, len(runs) - MAX_RUNS),
+        unreadable=tuple(dict.fromkeys(name[:40] for name in named if not _RUN_ID.fullmatch(name)))[:_MAX_NAMES],
+        num_too_many=max(0, len(runs) - MAX_RUNS),
         study=_word(get, "study", r"s-[0-9a-z]{1,14}"),
         group=_word(get, "group", r"[a-z_]{1,40}\.[a-z0-9_.]{1,80}"),
         base=base if _RUN_ID.fullmatch(base) else "",

@@ -371,6 +371,18 @@ def test_what_an_address_gets_wrong_falls_back(member: Client, project: Project,
     assert "<img>" not in answer.content.decode()
 
 
+def test_entries_that_are_no_run_ids_are_named(member: Client, project: Project) -> None:
+    run = measured(project, "mine")
+    many = ",".join(f"r-{number:08d}" for number in range(50))
+
+    named, left = text(page(member, f"runs={run.pk},R-1,mine")), text(page(member, f"runs={run.pk},{many}"))
+
+    assert "Not a run id: R-1, mine. One looks like r-1a2b3c4d." in named
+    assert "left out" not in named
+    assert "1 run is left out: at most 50 are compared." in left
+    assert "Not a run id" not in left
+
+
 def test_more_than_ten_runs_are_drawn_apart_and_more_than_fifty_refused(member: Client, project: Project) -> None:
     runs = [make_run(project, spec={"name": f"run {i}"}) for i in range(12)]
 
@@ -380,7 +392,7 @@ def test_more_than_ten_runs_are_drawn_apart_and_more_than_fifty_refused(member: 
 
     assert len({(run["color"], run["dash"]) for run in drawn}) == 12
     assert sum(run["dash"] > 0 for run in drawn) == 2
-    assert "or the address names more than 50 runs" in too_many
+    assert "11 runs are left out: at most 50 are compared." in text(too_many)
 
 
 def test_a_sweep_opens_grouped_by_its_knob(member: Client, project: Project) -> None:
