@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.catalog.rules.rule import Say
-from jobs.catalog.rules.symptom import Match, asked_for, causes_first, evidence_of, loudness, matches
+from jobs.catalog.rules.symptom import (
+    Match,
+    asked_for,
+    causes_first,
+    evidence_of,
+    loudness,
+    matches,
+    without_contradictions,
+)
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.numbers import read_lines
@@ -30,8 +38,9 @@ Lane = tuple[str, int, str]  # role, rank, stream
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSymptoms:
     """What was found, from how much. Of `matches` what is alike loud and known is in the order in which it began,
-    causes before what follows from them. `since` has the step from which marks of health name a symptom; `lines` the
-    line of the log that a text of evidence is, where it is one."""
+    causes before what follows from them, and no remedy moves a knob against those of an earlier one. `since` has the
+    step from which marks of health name a symptom; `lines` the line of the log that a text of evidence is, where it is
+    one."""
 
     attempt: int
     computed_at: datetime
@@ -58,6 +67,7 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     begins = {match.symptom.id: since.get(match.symptom.id, math.inf) for match in matched}
     places = {name: place for place, name in enumerate(causes_first(begins))}
     matched.sort(key=lambda match: (*loudness(match), places[match.symptom.id]))
+    matched = without_contradictions(matched, spec)
     evidence_lines = {evidence.text for match in matched for evidence in match.evidence if evidence.kind == "log"}
     return RunSymptoms(
         attempt=attempt.number,

@@ -8,7 +8,7 @@ from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS
 from console.api.visible import run_for
-from jobs.catalog.rules.symptom import Match, Offer, SymptomEvidence
+from jobs.catalog.rules.symptom import Match, Offer, SymptomEvidence, causes_of
 from jobs.catalog.value import Value
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
 
@@ -35,11 +35,13 @@ class RemedyOut(Schema):
 
 
 class SymptomOut(Schema):
-    """A symptom that the run has; remedies stand in the order in which to try them."""
+    """A symptom that the run has; remedies stand in the order in which to try them, and none moves a knob against those
+    of a symptom before this one."""
 
     id: str
     title: str
     tone: str = Field(description="alarm; good: a state to be glad of")
+    follows: list[str] = Field(description="Ids of the run's symptoms that may have caused this one")
     signal: str
     causes: list[str]
     source: str
@@ -78,6 +80,7 @@ def _symptom(match: Match, run_facts: RunSymptoms) -> SymptomOut:
         id=symptom.id,
         title=symptom.title,
         tone=symptom.tone,
+        follows=list(causes_of(symptom, {each.symptom.id for each in run_facts.matches})),
         signal=symptom.signal,
         causes=list(symptom.causes),
         source=symptom.source,

@@ -15,7 +15,7 @@ from console.labels.catalog import knob_label
 from console.views.run.config import show
 from console.views.run.files import visible_run
 from jobs.accounts.access import allows
-from jobs.catalog.rules.symptom import Match, Offer, SymptomEvidence
+from jobs.catalog.rules.symptom import Match, Offer, SymptomEvidence, causes_of, symptoms
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value, value_text
@@ -47,12 +47,14 @@ class RemedyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymptomRow:
-    """One symptom of the run; `since` is the step from which on its metrics show it, None where that is not known."""
+    """One symptom of the run; `since` is the step from which on its metrics show it, None where that is not known;
+    `follows` are the titles of those of the run that may have caused it."""
 
     id: str
     title: str
     tone: str
     since: int | None
+    follows: tuple[str, ...]
     signal: str
     causes: tuple[str, ...]
     source: str
@@ -69,7 +71,8 @@ def symptoms_card(request: HttpRequest, run_id: str) -> HttpResponse:
     rows = [_row(match, run, spec, run_facts) for match in run_facts.matches]
     context = {
         "found": run_facts,
-        "rows": [row for row in rows if row.tone != "hint"],
+        "rows": [row for row in rows if row.tone != "hint" and not row.follows],
+        "consequences": [row for row in rows if row.tone != "hint" and row.follows],
         "hints": [row for row in rows if row.tone == "hint"],
         "can_edit": allows(role, "editor"),
         "has_attempts": run.latest_attempt > 1,
@@ -84,12 +87,13 @@ def clone_url(run: Run, changes: Mapping[str, Value]) -> str:
 
 
 def _row(match: Match, run: Run, spec: RunSpec, run_facts: RunSymptoms) -> SymptomRow:
-    symptom = match.symptom
+    symptom, present = match.symptom, {each.symptom.id for each in run_facts.matches}
     return SymptomRow(
         id=symptom.id,
         title=_(symptom.title),
         tone=symptom.tone,
         since=run_facts.since.get(symptom.id),
+        follows=tuple(_(symptoms()[name].title) for name in causes_of(symptom, present)),
         signal=_(symptom.signal),
         causes=tuple(_(cause) for cause in symptom.causes),
         source=symptom.source,

@@ -36,8 +36,8 @@ line says without its prefixes, colors and times (`jobs.catalog.log_line`); cond
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -187,16 +187,49 @@ def loudness(match: Match) -> tuple[int, bool]:
     return _LOUDEST[match.symptom.tone], match.evidence[0].kind != "log"
 
 
+def causes_of(symptom: Symptom, present: Collection[str]) -> tuple[str, ...]:
+    """Return which of the symptoms that a run has may have caused this one."""
+    return tuple(cause for cause in symptom.follows if cause in present)
+
+
 def causes_first(begins: Mapping[str, float]) -> list[str]:
     """Return what holds at once, by the step from which it does, in the order in which it is worth a look: what began
     first before others, and what follows from another after that."""
     by_id = symptoms()
 
     def place(name: str) -> tuple[float, bool]:
-        causes = [begins[cause] for cause in by_id[name].follows if cause in begins] if name in by_id else []
-        return max([begins[name], *causes]), bool(causes)
+        causes = causes_of(by_id[name], begins) if name in by_id else ()
+        return max([begins[name], *(begins[cause] for cause in causes)]), bool(causes)
 
     return sorted(begins, key=place)
+
+
+def without_contradictions(matched: Sequence[Match], spec: RunSpec) -> list[Match]:
+    """Return what matches, the first that is worth a look first, without remedies that move a knob against those of an
+    earlier one: what a cause wants lower is not raised for what follows from it."""
+    rises: dict[str, bool] = {}  # by knob: whether it is to become larger
+    consistent = []
+    for match in matched:
+        offered = [
+            offer
+            for offer in match.remedies
+            if all(rises.get(name, is_up) == is_up for name, is_up in _rises(offer, spec).items())
+        ]
+        for offer in offered:
+            rises = _rises(offer, spec) | rises
+        consistent.append(replace(match, remedies=tuple(offered)))
+    return consistent
+
+
+def _rises(offer: Offer, spec: RunSpec) -> dict[str, bool]:
+    """Return of each number that a remedy changes whether it becomes larger."""
+    changes = offer.fix.changes if offer.fix is not None else {}
+    numbers = ((name, spec.knob(name), value) for name, value in changes.items())
+    return {
+        name: after > before
+        for name, before, after in numbers
+        if isinstance(before, int | float) and isinstance(after, int | float) and before != after
+    }
 
 
 def symptom_of_line(said: str, spec: RunSpec) -> Symptom | None:

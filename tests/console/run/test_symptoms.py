@@ -12,7 +12,7 @@ from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Project, Run
 from profiling import events as make
 from tests.attempts import end
-from tests.batches import delivery
+from tests.batches import delivery, metric
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -158,6 +158,23 @@ def test_the_api_gives_changes_as_values_and_the_place_of_a_line(editor: Client,
     assert (evidence["kind"], evidence["role"], evidence["rank"]) == ("log", "policy", 0)
     shown = editor.get(f"/api/runs/{run.pk}/logs", {"after": f"{evidence['cursor'].partition('.')[0]}.0", "limit": 5})
     assert shown.status_code == 200
+
+
+def test_what_may_follow_from_another_symptom_is_folded_under_it(editor: Client, project: Project) -> None:
+    run = make_run(project, state="running")
+    values = {"kl/reference": 0.9, "response/truncated_fraction": 1.0}
+    reported = [metric(step, **values) for step in range(1, 31)]
+    store([delivery(run.pk, 1, reported)], memory=AttemptCache(), now=NOW)
+
+    shown, folded = card(editor, run).split('<details class="run-hints">')
+    by_id = {each["id"]: each for each in editor.get(f"/api/runs/{run.pk}/symptoms").json()["symptoms"]}
+
+    assert 'data-symptom="learning.kl_runs_away"' in shown
+    assert 'data-symptom="learning.truncated"' in folded
+    assert "1 more, which may follow from the above: Responses are cut" in " ".join(folded.split())
+    assert "May follow from: The policy runs away from its reference." in folded
+    assert by_id["learning.truncated"]["follows"] == ["learning.kl_runs_away"]
+    assert by_id["learning.kl_runs_away"]["follows"] == []
 
 
 def test_an_attempt_is_named_where_there_are_several(editor: Client, project: Project) -> None:

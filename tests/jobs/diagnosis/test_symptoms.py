@@ -208,6 +208,22 @@ def test_what_follows_from_another_stands_after_it_though_it_began_before() -> N
     assert [mark.finding for mark in alarms_of([run.pk])[run.pk]] == ["learning.kl_runs_away", "learning.truncated"]
 
 
+def test_what_a_cause_wants_lower_is_not_raised_for_what_follows_from_it() -> None:
+    flat, runaway = make_run(state="running"), make_run(state="running")
+    for run, kl in ((flat, 0.01), (runaway, 9.0)):
+        values(run, range(1, 41), reward__mean=0.1, reward__unseen_rise=0.03, kl__reference=kl)
+
+    def moves(run: Run, name: str) -> list[float]:
+        (match,) = (each for each in found(run).matches if each.symptom.id == name)
+        rates = (offer.fix.changes.get("optimizer.learning_rate") for offer in match.remedies if offer.fix)
+        return [rate for rate in rates if isinstance(rate, float)]
+
+    assert moves(flat, "learning.reward_stays_flat") == [pytest.approx(9e-4)]
+    assert ids(runaway).index("learning.kl_runs_away") < ids(runaway).index("learning.reward_stays_flat")
+    assert moves(runaway, "learning.kl_runs_away") == [pytest.approx(1.5e-4)]
+    assert moves(runaway, "learning.reward_stays_flat") == []
+
+
 def test_a_value_that_is_no_number_counts() -> None:
     run = make_run(state="running")
     values(run, range(1, 6), loss__policy=0.1)
