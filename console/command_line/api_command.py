@@ -51,8 +51,9 @@ class ApiCommand(BaseCommand):
         try:
             code = act(client)
         except RequestRefused as refused:
-            who = "The planner" if isinstance(client, LocalPlanner) else "The console"
-            self.stderr.write(f"{who} refused this ({refused.status}):")
+            is_here = isinstance(client, LocalPlanner)
+            who = "The planner refused this" if is_here else f"The console refused this ({refused.status})"
+            self.stderr.write(f"{who}:")
             for field, text in refused.problems:
                 self.stderr.write(f"  {field or 'request'}: {text}")
             code = REFUSED
