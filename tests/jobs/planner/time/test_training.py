@@ -240,6 +240,29 @@ def test_a_delta_rule_scans_a_document_chunk_by_chunk_whatever_goes_along() -> N
         assert scanned == pytest.approx(document / 64 * K.speed.scan_seconds)
 
 
+def test_ranks_of_a_ring_that_keep_their_parts_scan_these_twice() -> None:
+    hybrid = read_shape(HUB_CONFIGS["Qwen/Qwen3-Next-80B-A3B-Instruct"])
+    linear = next(layer for layer in hybrid.layers if layer.kind == "gated delta rule")
+    without = K.with_values({"speed.scan_seconds": 0.0})
+
+    def scan_chunks(**layout: Any) -> float:
+        t = replace(
+            training(devices=8, family="megatron", kernels="megatron"),
+            model=hybrid,
+            layout=Layout(num_devices=8, **layout),
+        )
+        rates = rates_of(t, H100, K)
+        with_it, bare = (
+            layer_seconds(linear, hybrid, t.layout, t, 65_536, 65_536, rates, each).forward for each in (K, without)
+        )
+        return (with_it - bare) / K.speed.scan_seconds
+
+    # 65536 / 64 = 1024 chunks; a fourth of them, first for what they add to the state, then from it
+    assert scan_chunks(context=4, has_scan_parts=True) == pytest.approx(512)
+    assert scan_chunks(context=4) == pytest.approx(1024)
+    assert scan_chunks(has_scan_parts=True) == pytest.approx(1024)
+
+
 def test_a_reference_scores_rows_where_samples_are_joined() -> None:
     t = training(devices=1, document=100, sequence=8192)
     frozen = FrozenModel(role="reference", model=t.model, layout=t.layout, sequence=8192)
