@@ -177,6 +177,10 @@ def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: 
     return floor
 
 
+_BIAS_BYTES = 28
+"""Bytes that Megatron's experts move per token and element of what they return to add a bias, weighed by the router:
+the product in float32 (4 written), its sum with what is there (2 + 4 read, 4 written), that joined over the experts
+(4 and 4) and narrowed (4 read, 2 written). TEGroupedMLP._apply_bias, megatron/core/transformer/moe/experts.py."""
 _MOVED: dict[Kernels, Callable[[SpeedConstants], float]] = {
     "eager": lambda speed: speed.moved_eager,
     "fused": lambda speed: speed.moved_fused,
@@ -205,12 +209,13 @@ def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, co
         return moved + beside
     share = model.experts_per_token / model.experts
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
-    passes = constants.speed.moved_experts
+    passes, biased = constants.speed.moved_experts, 0.0
     if training.has_fused_experts:
         passes = constants.speed.moved_fused_experts
     elif training.kernels == "megatron":
         passes = constants.speed.moved_grouped
-    return moved + beside + routed * passes + share * beside_experts
+        biased = _BIAS_BYTES / HALF * model.hidden * model.experts_per_token * model.has_expert_bias
+    return moved + beside + routed * passes + biased + share * beside_experts
 
 
 def moved_by_adapters(training: Training) -> float:

@@ -263,6 +263,28 @@ def test_ranks_of_a_ring_that_keep_their_parts_scan_these_twice() -> None:
     assert scan_chunks(has_scan_parts=True) == pytest.approx(1024)
 
 
+def test_a_bias_on_what_experts_return_moves_28_bytes_an_element() -> None:
+    t = training(MIXED, family="megatron", kernels="megatron", devices=1, sequence=8192, checkpointing="none")
+    layer = t.model.layers[0]
+    biased = replace(t, model=replace(t.model, has_expert_bias=True))
+
+    def added(**changes: Any) -> float:
+        plain, other = (
+            layer_seconds(
+                layer, each.model, each.layout, (one := replace(each, **changes)), 8192, 8192, rates_of(one, H100, K), K
+            ).forward
+            for each in (t, biased)
+        )
+        return other - plain
+
+    # 8 of 128 experts of 2048 elements a token
+    expected = 8192 * 8 * 2048 * 28 / rates_of(t, H100, K).memory
+    assert added() == pytest.approx(expected)
+    assert added(has_fused_experts=True) == 0
+    assert added(kernels="fused") == 0
+    assert [shape_of(name).has_expert_bias for name in ("gpt-oss-20b", MIXED)] == [True, False]
+
+
 def test_a_reference_scores_rows_where_samples_are_joined() -> None:
     t = training(devices=1, document=100, sequence=8192)
     frozen = FrozenModel(role="reference", model=t.model, layout=t.layout, sequence=8192)
