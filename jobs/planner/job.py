@@ -59,7 +59,8 @@ class Layout:
     all (hybrid sharding, ZeRO++ secondary partition). `first_stage_layers`, `last_stage_layers`: layers of the end
     stages of a pipeline where they are set by hand, 0 where all stages hold the same; the stages between hold the rest.
     `is_ring_balanced`: ranks of context parallelism hold parts of both ends of a sequence (zigzag), so that none of
-    them has more of the causal half than others.
+    them has more of the causal half than others. `has_scan_parts`: in layers with a state they keep their parts of a
+    sequence, too (flash-linear-attention's own context parallelism), where others exchange them for heads.
     """
 
     num_devices: int = 1
@@ -74,6 +75,7 @@ class Layout:
     shard_group: int = 0
     has_sequence_parallel: bool = True
     is_ring_balanced: bool = False
+    has_scan_parts: bool = False
     first_stage_layers: int = 0
     last_stage_layers: int = 0
 

@@ -136,7 +136,8 @@ class Figure:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timed:
     """A reading of seconds: ln(predicted / measured), and how far its interval reaches to both sides, as logarithms.
-    `band`: what made it as wide as it is, the constant of an update or else the class."""
+    `band`: what made it as wide as it is, the constant of an update, that of a batch on an engine that serves alone, or
+    else the class."""
 
     case: Case
     kind: str
@@ -194,14 +195,20 @@ def _row(reading: Reading) -> _Timed | None:
     return _Timed(
         case=case,
         kind=kind,
-        band=band_of(case.job.policy, case.job.fleet.accelerator)
-        if reading.quantity == "training speed" and case.job
-        else kind,
+        band=_band(reading),
         source=_SAME.get(case.source, case.source),
         error=error,
         below=below,
         above=above,
     )
+
+
+def _band(reading: Reading) -> str:
+    """Return what decides how wide a reading's interval is: a name of the constant, or its class."""
+    job = reading.case.job
+    if reading.quantity == "training speed" and job is not None:
+        return band_of(job.policy, job.fleet.accelerator)
+    return "generation" if reading.quantity == "generation" else class_of(reading)
 
 
 def _figures(rows: Sequence[_Timed]) -> tuple[Figure, ...]:

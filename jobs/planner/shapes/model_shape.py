@@ -59,6 +59,7 @@ class ModelShape:
     says what the count rests on where it is not exact; `is_confirmed`: the headers of its weights were read, and their
     count is this one. `rough_layers` names the kinds of layers whose memory and time are estimated as if they were the
     usual ones. `has_fused_attention` is False where Transformers has no attention for it that leaves out the scores.
+    `has_expert_bias`: what experts return takes a bias of its expert.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ModelShape:
     rests_on: tuple[str, ...] = ()
     rough_layers: tuple[str, ...] = ()
     has_fused_attention: bool = True
+    has_expert_bias: bool = False
     parameters: int = field(init=False, repr=False, compare=False)
     active_parameters: int = field(init=False, repr=False, compare=False)
     expert_parameters: int = field(init=False, repr=False, compare=False)
@@ -258,6 +260,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         rests_on=rests_on,
         rough_layers=tuple(dict.fromkeys(mixer.kind for _, mixer in made if mixer.is_rough)),
         has_fused_attention=kind not in _WITH_SCORES,
+        has_expert_bias=family.has_expert_bias,
     )
     return overruled(counted, read_headers(outer))
 

@@ -118,7 +118,7 @@ def layer_seconds(
     streams = (moved + held * (HALF + widening)) / rates.memory
     floor = _floor(layer, model, training, constants)
     gradients = 2 if training.method == "full" else 1
-    scan = _scan_seconds(layer, document, constants)
+    scan = _scan_seconds(layer, layout, document, constants)
     forward = products + attention + streams + scan
     backward = gradients * products + constants.speed.attention_backward * attention + 2 * streams + 2 * scan
     waiting = (max(floor - forward, 0.0), max(2 * floor - backward, 0.0))
@@ -129,10 +129,20 @@ _SCANNED = ("gated delta rule", "Kimi delta attention")
 _CHUNK = 64  # tokens that a kernel of these works on at once
 
 
-def _scan_seconds(layer: LayerShape, document: float, constants: Constants) -> float:
+_PARTED = 2  # times that a rank goes through its part: to find what it adds to a state, and from the state it is given
+
+
+def _scan_seconds(layer: LayerShape, layout: Layout, document: float, constants: Constants) -> float:
     """Return seconds of the forward pass over the state of a delta rule: chunk after chunk of a document, however many
-    documents and heads go along at once (flash-linear-attention, ops/common/chunk_delta_h.py)."""
-    return document / _CHUNK * constants.speed.scan_seconds if layer.kind in _SCANNED else 0.0
+    documents and heads go along at once (flash-linear-attention, ops/common/chunk_delta_h.py).
+
+    Where ranks of context parallelism keep their parts of a document, each scans its own at the same time as the
+    others, twice (ops/cp/chunk_delta_h.py); where they exchange parts for heads, all of it.
+    """
+    if layer.kind not in _SCANNED:
+        return 0.0
+    parts = _PARTED / layout.context if layout.context > 1 and layout.has_scan_parts else 1.0
+    return parts * document / _CHUNK * constants.speed.scan_seconds
 
 
 def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
@@ -167,6 +177,10 @@ def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: 
     return floor
 
 
+_BIAS_BYTES = 28
+"""Bytes that Megatron's experts move per token and element of what they return to add a bias, weighed by the router:
+the product in float32 (4 written), its sum with what is there (2 + 4 read, 4 written), that joined over the experts
+(4 and 4) and narrowed (4 read, 2 written). TEGroupedMLP._apply_bias, megatron/core/transformer/moe/experts.py."""
 _MOVED: dict[Kernels, Callable[[SpeedConstants], float]] = {
     "eager": lambda speed: speed.moved_eager,
     "fused": lambda speed: speed.moved_fused,
@@ -195,12 +209,13 @@ def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, co
         return moved + beside
     share = model.experts_per_token / model.experts
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
-    passes = constants.speed.moved_experts
+    passes, biased = constants.speed.moved_experts, 0.0
     if training.has_fused_experts:
         passes = constants.speed.moved_fused_experts
     elif training.kernels == "megatron":
         passes = constants.speed.moved_grouped
-    return moved + beside + routed * passes + share * beside_experts
+        biased = _BIAS_BYTES / HALF * model.hidden * model.experts_per_token * model.has_expert_bias
+    return moved + beside + routed * passes + biased + share * beside_experts
 
 
 def moved_by_adapters(training: Training) -> float:

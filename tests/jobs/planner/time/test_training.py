@@ -240,6 +240,51 @@ def test_a_delta_rule_scans_a_document_chunk_by_chunk_whatever_goes_along() -> N
         assert scanned == pytest.approx(document / 64 * K.speed.scan_seconds)
 
 
+def test_ranks_of_a_ring_that_keep_their_parts_scan_these_twice() -> None:
+    hybrid = read_shape(HUB_CONFIGS["Qwen/Qwen3-Next-80B-A3B-Instruct"])
+    linear = next(layer for layer in hybrid.layers if layer.kind == "gated delta rule")
+    without = K.with_values({"speed.scan_seconds": 0.0})
+
+    def scan_chunks(**layout: Any) -> float:
+        t = replace(
+            training(devices=8, family="megatron", kernels="megatron"),
+            model=hybrid,
+            layout=Layout(num_devices=8, **layout),
+        )
+        rates = rates_of(t, H100, K)
+        with_it, bare = (
+            layer_seconds(linear, hybrid, t.layout, t, 65_536, 65_536, rates, each).forward for each in (K, without)
+        )
+        return (with_it - bare) / K.speed.scan_seconds
+
+    # 65536 / 64 = 1024 chunks; a fourth of them, first for what they add to the state, then from it
+    assert scan_chunks(context=4, has_scan_parts=True) == pytest.approx(512)
+    assert scan_chunks(context=4) == pytest.approx(1024)
+    assert scan_chunks(has_scan_parts=True) == pytest.approx(1024)
+
+
+def test_a_bias_on_what_experts_return_moves_28_bytes_an_element() -> None:
+    t = training(MIXED, family="megatron", kernels="megatron", devices=1, sequence=8192, checkpointing="none")
+    layer = t.model.layers[0]
+    biased = replace(t, model=replace(t.model, has_expert_bias=True))
+
+    def added(**changes: Any) -> float:
+        plain, other = (
+            layer_seconds(
+                layer, each.model, each.layout, (one := replace(each, **changes)), 8192, 8192, rates_of(one, H100, K), K
+            ).forward
+            for each in (t, biased)
+        )
+        return other - plain
+
+    # 8 of 128 experts of 2048 elements a token
+    expected = 8192 * 8 * 2048 * 28 / rates_of(t, H100, K).memory
+    assert added() == pytest.approx(expected)
+    assert added(has_fused_experts=True) == 0
+    assert added(kernels="fused") == 0
+    assert [shape_of(name).has_expert_bias for name in ("gpt-oss-20b", MIXED)] == [True, False]
+
+
 def test_a_reference_scores_rows_where_samples_are_joined() -> None:
     t = training(devices=1, document=100, sequence=8192)
     frozen = FrozenModel(role="reference", model=t.model, layout=t.layout, sequence=8192)
