@@ -269,14 +269,14 @@ class _Events:
             )
             self._writer.join(int(event["id"]) + 1, lane, self._at(event))
             return
-        if event.get("cat") == "HostToDevice" and event["ph"] == "s":
-            self._of_ascend.begin_arrow(event, self._at(event))
+        if event.get("cat") == "HostToDevice":
+            self._of_ascend.arrow(event, self._at(event))
             return
         if event.get("cat") == "async_npu":
             if event["ph"] == "s":
                 self._of_ascend.begin_of_operator(event, self._lanes.of_thread(event), self._at(event))
             else:
-                self._of_ascend.end_at_task(event, self._at(event))
+                self._of_ascend.end_of_operator(event, self._at(event))
             return
         number = number_of(event.get("id"))
         if event.get("cat") in _ARROWS and number >= 0:
