@@ -150,7 +150,7 @@ class AscendEvents:
             pid=-1,
             device=self._device(pid),
             stream=_number(stream),
-            title="waits" if is_wait else "",
+            title=f"waits, stream {_number(stream)}" if is_wait else "",
         )
 
     def _device(self, pid: Any) -> int:

@@ -171,6 +171,7 @@ class _MsprofDatabase:
         whose = pid if isinstance(pid, int) else -1
         self._owners.setdefault(device, whose)
         kind: Any = "range" if title else "stream"
+        title = f"{title}, stream {stream}" if title else ""
         return self._writer.lane(kind, process="", pid=whose, device=device, stream=stream, title=title)
 
     def _text(self, value: Any) -> str:

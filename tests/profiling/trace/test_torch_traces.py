@@ -390,7 +390,7 @@ def test_a_trace_without_its_end_has_its_clock_where_that_is_still_there(
 def test_a_trace_cut_off_in_its_events_says_that_its_clock_is_lost(tmp_path: Path) -> None:
     events = [op("aten::mm", 10 * i, 5) | {"ts": 5_590_677_563_691.019 + 10 * i} for i in range(9)]
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"traceEvents": events})[:-40])
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events})[:-40])
 
     _, store = imported(path, tmp_path)
 
