@@ -17,6 +17,8 @@ from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
 _RANK = re.compile(r"_(\d+)\.db$")
+_BITS = re.compile(r"[A-Z](\d{1,3})$")
+"""At the end of what HCCL calls a type of numbers: BFP16."""
 _OWN = {"TASK", "STRING_IDS", "CANN_API", "PYTORCH_API", "MSTX_EVENTS", "COMMUNICATION_OP"}
 _KINDS = {"queue": Category.OTHER, "trace": Category.PYTHON}
 """What an API of torch is by its type; others are operators."""
@@ -105,8 +107,10 @@ class _MsprofDatabase:
         Older databases do not say which device that is: it is the only one then.
         """
         only = next(iter(self._owners)) if len(self._owners) == 1 else -1
-        for start, end, name, connection, group, device in self._tables.rows(
-            "COMMUNICATION_OP", "startNs", "endNs", "opName", "connectionId", "groupName", "deviceId"
+        types = self._tables.texts("ENUM_HCCL_DATA_TYPE")
+        columns = ("startNs", "endNs", "opName", "connectionId", "groupName", "deviceId", "count", "dataType")
+        for start, end, name, connection, group, device, count, of_type in self._tables.rows(
+            "COMMUNICATION_OP", *columns
         ):
             at = _number(device) if isinstance(device, int) else only
             where = self._writer.lane(
@@ -117,7 +121,9 @@ class _MsprofDatabase:
                 stream=-1,
                 title=f"HCCL {self._text(group)}".strip(),
             )
-            self._add(where, start, end, self._text(name), Category.COMMUNICATION, link=connection)
+            bits = _BITS.search(types.get(of_type, ""))
+            size = count * int(bits[1]) // 8 if bits and isinstance(count, int) and 0 < count < 1 << 50 else 0
+            self._add(where, start, end, self._text(name), Category.COMMUNICATION, link=connection, size=size)
 
     def facts(self) -> None:
         """Ranks and devices."""
@@ -137,7 +143,16 @@ class _MsprofDatabase:
             writer.note("warning", f"Only {self._most:,} events were read; the rest is left out.")
 
     def _add(
-        self, lane: int | None, start: Any, end: Any, name: str, category: Category, *, link: Any = 0, outer: int = 0
+        self,
+        lane: int | None,
+        start: Any,
+        end: Any,
+        name: str,
+        category: Category,
+        *,
+        link: Any = 0,
+        outer: int = 0,
+        size: int = 0,
     ) -> None:
         writer = self._writer
         begin, until = _time(start), _time(end)
@@ -148,7 +163,9 @@ class _MsprofDatabase:
             if category in DEVICE:
                 outer = self._operators.get(joined, 0)
             try:
-                writer.add(lane, begin, until - begin, writer.name(name), category, link=joined, outer=outer)
+                writer.add(
+                    lane, begin, until - begin, writer.name(name), category, link=joined, outer=outer, bytes=size
+                )
             except OverflowError:
                 self._unusable += 1
 

@@ -174,7 +174,7 @@ class _Events:
         keep_facts(writer, facts)
 
     def note_lost_clock(self, tail: Mapping[str, object]) -> None:
-        """Say of torch's trace whose end is missing that when it was recorded stood there, if its times count from it."""
+        """Say of torch's trace without its end that when it was recorded stood there, if times count from that."""
         is_torch = "schemaVersion" in self._facts
         if is_torch and self._begun < _TIMES_OF_DAY and not self._base and not base_of(tail):
             self._writer.note("warning", "When it was recorded stood at its end: its times are not those of the clock.")

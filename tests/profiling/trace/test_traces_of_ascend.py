@@ -18,6 +18,8 @@ T = 1_736_410_576_000_000_000
 TID, WORKER = 71 << 32 | 71, 71 << 32 | 90
 NO_CONTEXT = (1 << 32) - 1
 US = 1000
+ALL_REDUCE = "hcom_allReduce__210_0_1"
+"""Of a group by a number, the first of it."""
 
 
 def of_torch_npu(path: Path) -> Path:
@@ -27,7 +29,7 @@ def of_torch_npu(path: Path) -> Path:
     """
     names = [
         "ProfilerStep#50", "aclnnAddmm", "Enqueue", "main.py(7): train", "aclnnAddmm@acl", "AI_CORE", "KERNEL_AICORE",
-        "MatMulV2", "hcom_allReduce_", "SDMA", "Notify Wait", "Write Value", "HcclAllreduce", "group", "EVENT_WAIT",
+        "MatMulV2", ALL_REDUCE, "SDMA", "Notify Wait", "Write Value", "HcclAllreduce", "group", "EVENT_WAIT",
     ]  # fmt: skip
     number = {name: i for i, name in enumerate(names, 100)}
     tables: dict[str, list[tuple[Any, ...]]] = {
@@ -60,10 +62,11 @@ def of_torch_npu(path: Path) -> Path:
             )
         ],
         "COMPUTE_TASK_INFO(name, globalTaskId)": [(number["MatMulV2"], 0)],
-        "COMMUNICATION_TASK_INFO(name, globalTaskId)": [(number["hcom_allReduce_"], task) for task in (3, 4, 5)],
-        "COMMUNICATION_OP(opName, startNs, endNs, connectionId, groupName)": [
-            (number["hcom_allReduce_"], T + 200 * US, T + 600 * US, 502, number["group"])
+        "COMMUNICATION_TASK_INFO(name, globalTaskId)": [(number[ALL_REDUCE], task) for task in (3, 4, 5)],
+        "COMMUNICATION_OP(opName, startNs, endNs, connectionId, groupName, dataType, count)": [
+            (number[ALL_REDUCE], T + 200 * US, T + 600 * US, 502, number["group"], 11, 4_097_000)
         ],
+        "ENUM_HCCL_DATA_TYPE(id, name)": [(3, "FP16"), (11, "BFP16")],
         "RANK_DEVICE_MAP(rankId, deviceId)": [(0, 0)],
         "NPU_INFO(id, name)": [(0, "Ascend910B")],
     }  # fmt: skip
@@ -90,8 +93,11 @@ def test_a_database_of_torch_npu_tells_steps_operators_frames_and_what_computes(
     assert (by_kind["compute"], by_kind["communication"]) == (200 * US, 300 * US)
     assert worker.has_stacks
     assert {kernel.name: kernel.operator for kernel in worker.kernels} == {
-        "MatMulV2": "aclnnAddmm", "hcom_allReduce_": "HcclAllreduce", "SDMA": "HcclAllreduce",
+        "MatMulV2": "aclnnAddmm", "hcom_allReduce": "HcclAllreduce", "SDMA": "HcclAllreduce",
     }  # fmt: skip
+    assert worker.communication is not None
+    (collective,) = worker.communication.collectives
+    assert collective.bytes == 2 * 4_097_000
     lanes = stored(path)
     assert [(name, kind) for name, kind, _, _ in lanes["device 0 stream 2"]] == [("MatMulV2", Category.KERNEL)]
 
