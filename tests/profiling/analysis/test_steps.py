@@ -213,12 +213,21 @@ def test_a_trace_without_marks_has_iterations_a_window_or_all_of_it(tmp_path: Pa
     assert open_trace([one], NONE, (AT, AT + 12 * MS)).stretches.source == "window"
 
 
-@pytest.mark.parametrize(("stray", "source"), [(False, "repetition"), (True, "window")])
-def test_one_kernel_again_and_again_is_no_iteration_beside_others(tmp_path: Path, stray: bool, source: str) -> None:
+@pytest.mark.parametrize(
+    ("stray", "kind", "source"),
+    [
+        (False, Category.KERNEL, "repetition"),
+        (True, Category.KERNEL, "window"),
+        (False, Category.COMMUNICATION, "window"),
+    ],
+)
+def test_one_kernel_again_and_again_is_no_iteration_beside_others_nor_is_a_collective(
+    tmp_path: Path, stray: bool, kind: Category, source: str
+) -> None:
     with StoreWriter(tmp_path / "a", source="made") as writer:
         lanes = [writer.lane("stream", process="python", pid=1, device=0, stream=stream) for stream in (7, 20)]
         for i in range(40):
-            writer.add(lanes[0], AT + 10 * i * MS, 5 * MS, writer.name("fill"), Category.KERNEL)
+            writer.add(lanes[0], AT + 10 * i * MS, 5 * MS, writer.name("fill"), kind)
         if stray:
             writer.add(lanes[1], AT, MS, writer.name("head"), Category.KERNEL)
         writer.finish()
