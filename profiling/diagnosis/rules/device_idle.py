@@ -9,7 +9,7 @@ from profiling.evidence import Evidence
 from profiling.trace.category import Category
 
 _BUSY = ("compute", "communication", "copy")
-_SHORTEST = 1_000_000
+_SHORTEST = 10_000
 """Of a shorter recording no share means anything. [ns]"""
 _CALLED = {
     "dependency": "waiting for another stream",

@@ -454,7 +454,7 @@ def test_a_cpu_that_waits_for_the_device_is_not_what_binds_it(make: Make) -> Non
 
 def test_a_device_is_not_called_idle_by_collectives_alone_nor_by_a_moment(make: Make) -> None:
     of_collectives = make(Trace(device=[(i * 100, 3, "ncclDevKernel_Generic", TALK) for i in range(9)]))
-    moment = make(Trace(device=kernels(9, length=0.01, every=0.1), window=0.9))
-    longer = make(Trace(device=kernels(20, length=0.01, every=0.1), window=2))
+    moment = make(Trace(device=kernels(2, length=0.001, every=0.004), window=0.009))
+    longer = make(Trace(device=kernels(2, length=0.001, every=0.01), window=0.02))
 
     assert states("device_idle", of_collectives, moment, longer) == ["not_enough_data", "not_enough_data", "fires"]
