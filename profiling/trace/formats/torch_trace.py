@@ -100,7 +100,7 @@ class _Events:
         self._has_work = self._has_launches = False
         """Work of devices was seen, and calls that launch it."""
         self._seen = 0
-        self._begun = 0
+        self._last_begin = 0
         """When the last event began. [Unix ns]"""
         self._unusable = Unusable("events")
         self._of_xla = XlaEvents(writer)
@@ -118,7 +118,7 @@ class _Events:
 
     def add(self, piece: list[TorchEvent]) -> None:
         """Take a piece of the list."""
-        base, start = self._base, self._begun
+        base, start = self._base, self._last_begin
         for event in piece:
             if not event and isinstance(event, dict):  # at an end of the list, so that there is no comma too many
                 self._seen += 1
@@ -153,7 +153,7 @@ class _Events:
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
                 self._unusable.add(self._seen, event, error)
             self._seen += 1
-        self._begun = start
+        self._last_begin = start
 
     def finish(self, tail: Mapping[str, object]) -> None:
         """Name lanes, and keep what the trace says of itself."""
@@ -176,7 +176,7 @@ class _Events:
     def note_lost_clock(self, tail: Mapping[str, object]) -> None:
         """Say of torch's trace without its end that when it was recorded stood there, if times count from that."""
         is_torch = "schemaVersion" in self._facts
-        if is_torch and self._begun < _TIMES_OF_DAY and not self._base and not base_of(tail):
+        if is_torch and self._last_begin < _TIMES_OF_DAY and not self._base and not base_of(tail):
             self._writer.note("warning", "When it was recorded stood at its end: its times are not those of the clock.")
 
     def _note_problems(self) -> None:
