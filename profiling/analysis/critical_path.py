@@ -2,10 +2,11 @@
 
 As Holistic Trace Analysis has it, without a graph: the longest path to an event goes through whichever of the things
 that it waited for came last, so that it is found backwards from the last event, one step at a time. An event of a
-stream waits for the one before on that stream and for the call that launched it; a collective for the last rank to
-enter it; a synchronising call for the last work of its device that ended while it lasted; all else on a thread for what
-ran before on it, or, where nothing did, for the thread of its process that worked last. Every moment of the window lies
-in one segment: work, or a wait of which the trace tells no work.
+stream waits for the one before on that stream and for the call that launched it, or, where it was launched long before
+and the stream was idle, for the work of another stream that ended last; a collective for the last rank to enter it; a
+synchronising call for the last work of its device that ended while it lasted; all else on a thread for what ran before
+on it, or, where nothing did, for the thread of its process that worked last. Every moment of the window lies in one
+segment: work, or a wait of which the trace tells no work.
 """
 
 from collections.abc import Sequence
@@ -180,9 +181,12 @@ class _Walk:
         call = own.call_of.get(int(lane.events.link[at]))
         before = int(lane.end[at - 1]) if at > 0 else self._begin
         if call is None or (at > 0 and call[2] <= before):
-            if at > 0:  # it waited for the stream
-                return worker, self._add("gap", worker, -1, "", 0, before, begin), stream, None
-            return worker, begin, None, call[0] if call else None
+            if at == 0:
+                return worker, begin, None, call[0] if call else None
+            ended = int(np.searchsorted(own.ends, begin, side="right")) - 1
+            if call is not None and own.ends[ended] > before:  # it was queued, and another stream worked until then
+                stream, before = int(own.by_end.lane[ended]), int(own.ends[ended])
+            return worker, self._add("gap", worker, -1, "", 0, before, begin), stream, None
         thread, called, until, name, category = call
         moment = self._add("launch", worker, thread, name, category, min(until, begin), begin)
         moment = self._add("host", worker, thread, name, category, called, moment)

@@ -32,7 +32,7 @@ def found_steps(store: "Store", lanes: Iterable["Lane"]) -> tuple[Step, ...]:
 
     Of its streams the one with most time in kernels that compute is looked at: collectives last as long as they wait
     for other ranks, and come several times an iteration. A single kernel again and again is no iteration where the
-    device has other kernels.
+    device has other kernels, nor is a collective.
     """
     streams = [lane.id for lane in lanes if lane.kind == "stream"]
     kernels = [int(Category.KERNEL), int(Category.COMMUNICATION)]
@@ -51,8 +51,9 @@ def found_steps(store: "Store", lanes: Iterable["Lane"]) -> tuple[Step, ...]:
     places = repeated(rows["name"].astype(np.int64, copy=False))
     if len(places) and int(places[-1] - places[0]) == len(places) - 1:
         others = store.sql(
-            "SELECT 1 AS one FROM ev WHERE list_contains(?, lane) AND list_contains(?, cat) AND name != ? LIMIT 1",
-            [streams, kernels, int(rows["name"][places[0]])],
+            "SELECT 1 AS one FROM ev WHERE list_contains(?, lane) AND list_contains(?, cat) AND (name != ? OR cat = ?) "
+            "LIMIT 1",
+            [streams, kernels, int(rows["name"][places[0]]), int(Category.COMMUNICATION)],
         )["one"]
         if len(others):
             return ()

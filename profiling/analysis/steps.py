@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CUT = 0.8
 """A last step with less than this share of the operations of the one before was cut: the profiler stopped first."""
-UNKNOWN = -1
+UNKNOWN, BEHIND = -1, -2
 
 _NUMBER = re.compile(r"(\d+)\D*$")
 
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"(\d+)\D*$")
 @dataclass(frozen=True, slots=True)
 class LaunchedWork:
     """Operations of a worker's device, all [n], by begin: from `begin` to `end`, launched by a call that began at
-    `call` (UNKNOWN: it was not recorded). Unix ns.
+    `call` (UNKNOWN: it was not recorded; BEHIND: nor was it, but the stream had launched work before). Unix ns.
     """
 
     begin: Ints
@@ -45,8 +45,9 @@ class WorkerSteps:
     steps     each until the last device work that it launched has ended, none beginning before the one before ended
     host      what the CPU needed: the marks themselves, of the same numbers
     dropped   numbers of marks at the end whose device work the recording does not hold
-    before    operations that were launched before the first mark, or by a call that was not recorded, and their time;
-              0 where no launch was recorded at all: the steps are the marks then
+    before    operations that were launched before the first mark, or by a call that was not recorded before any work of
+              their stream that was launched, and their time; 0 where no launch was recorded at all: the steps are the
+              marks then
     """
 
     steps: tuple[Step, ...] = ()
@@ -64,15 +65,20 @@ def worker_steps(store: "Store", lanes: Iterable["Lane"]) -> WorkerSteps:
 
 
 def launched_work(store: "Store", lanes: Sequence["Lane"]) -> LaunchedWork:
-    """Return what ran on the streams among the lanes, with when the threads among them launched it."""
+    """Return what ran on the streams among the lanes, with when the threads among them launched it.
+
+    A stream works in the order of launches: what comes behind launched work was not launched before that.
+    """
     rows = store.sql(
-        "SELECT d.ts AS begun, d.ts + d.dur AS ended, coalesce(c.at, $unknown) AS called FROM ev d LEFT JOIN ("
+        "SELECT d.ts AS begun, d.ts + d.dur AS ended, coalesce(c.at, CASE WHEN count(c.at) OVER (PARTITION BY d.lane "
+        "ORDER BY d.ts, d.dur, d.rowid) > 0 THEN $behind ELSE $unknown END) AS called FROM ev d LEFT JOIN ("
         "SELECT link, coalesce(min(ts) FILTER (WHERE list_contains($named, name)), min(ts)) AS at FROM ev "
         "WHERE (cat = $calls OR cat = $waits AND list_contains($named, name)) AND link != 0 "
         "AND list_contains($threads, lane) GROUP BY link) c ON c.link = d.link "
         "WHERE list_contains($streams, d.lane) AND list_contains($device, d.cat) ORDER BY d.ts, d.dur, d.rowid",
         {
             "unknown": UNKNOWN,
+            "behind": BEHIND,
             "named": launch_names(store.names),
             "calls": int(Category.RUNTIME),
             "waits": int(Category.SYNC),  # a copy that waits for its end launches it, too
@@ -130,9 +136,9 @@ def steps_by_launch(hosts: Sequence[Step], work: LaunchedWork) -> WorkerSteps:
     begins = np.array([step.begin for step in hosts], np.int64)
     ends = np.array([step.end for step in hosts], np.int64)
     place = np.searchsorted(begins, work.call, side="right") - 1
-    is_inside = (work.call != UNKNOWN) & (place >= 0) & (work.call < ends[place])
-    early = (work.call == UNKNOWN) | (work.call < begins[0])
-    if not (work.call != UNKNOWN).any():
+    is_inside = (work.call >= 0) & (place >= 0) & (work.call < ends[place])
+    early = (work.call != BEHIND) & (work.call < begins[0])
+    if not (work.call >= 0).any():
         return WorkerSteps(steps=tuple(hosts), host=tuple(hosts))
     before, before_ns = int(early.sum()), int((work.end - work.begin)[early].sum())
     if not is_inside.any():

@@ -196,6 +196,7 @@ class WorkerEvents:
 _LAUNCHES = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch|ModuleLaunch")
 _NUMBERED = re.compile(r", (?:op_id|seq) = \d+(?:, (?:op_id|seq|sizes|input_op_ids) = .*)?$")
 _OF_DLPROF = re.compile(r"\{'mod': '(?P<module>[\w.]{1,200})', 'op': '(?P<function>\w{1,100})', 'args': ")
+_OF_HCCL = re.compile(r"(hcom_[A-Za-z]{1,60})_(?:_\d{1,20}){3}$")
 _OF_COLLECTIVES = ("c10d::", "record_param_comms", "gloo:", "mpi:")
 
 
@@ -206,8 +207,8 @@ def _without(events: Events, others: Events) -> Intervals:
 def plain_names(names: Sequence[str]) -> tuple[list[str], Ints]:
     """Return names without what differs from call to call, and the number among these of each given name [n].
 
-    torch's NVTX ranges are called "aten::mm, op_id = 12, seq = 7", those of DLProf and PyProf by all arguments: every
-    call would be an operator of its own.
+    torch's NVTX ranges are called "aten::mm, op_id = 12, seq = 7", those of DLProf and PyProf by all arguments,
+    collectives of Ascend "hcom_allReduce__210_0_1" by group and count: every call would be an operator of its own.
     """
     numbers: dict[str, int] = {}
     plain = [numbers.setdefault(_plain(name), len(numbers)) for name in names]
@@ -215,8 +216,10 @@ def plain_names(names: Sequence[str]) -> tuple[list[str], Ints]:
 
 
 def _plain(name: str) -> str:
-    match = _OF_DLPROF.match(name)
-    return f"{match['module']}.{match['function']}" if match else _NUMBERED.sub("", name)
+    if match := _OF_DLPROF.match(name):
+        return f"{match['module']}.{match['function']}"
+    match = _OF_HCCL.match(name)
+    return match[1] if match else _NUMBERED.sub("", name)
 
 
 def read(

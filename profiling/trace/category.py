@@ -45,7 +45,7 @@ _STEP = re.compile(r"ProfilerStep#?\s*\d")
 _BATCH = re.compile(r"execute_(?:context|new|model)_\d+\(")
 """vLLM names its passes `execute_context_<requests>(<tokens>)_generation_<requests>(<tokens>)`."""
 _CPU_COLLECTIVE = re.compile(r"gloo:|mpi:|hccl_|hcom_", re.I)
-_DEVICE_WAIT = re.compile(r"(?:event|notify)[ _]?(?:wait|record|reset)", re.I)
+_DEVICE_WAIT = re.compile(r"(?:event|notify)[ _]?(?:wait|record|reset)|write[ _]value$|profiling_(?:en|dis)able$", re.I)
 """What accelerators other than GPUs tell among what they do: a stream waits for another one, or lets it go on."""
 
 

@@ -9,6 +9,8 @@ from profiling.evidence import Evidence
 from profiling.trace.category import Category
 
 _BUSY = ("compute", "communication", "copy")
+_SHORTEST = 10_000
+"""Of a shorter recording no share means anything. [ns]"""
 _CALLED = {
     "dependency": "waiting for another stream",
     "profiler": "the profiler",
@@ -27,8 +29,12 @@ _CALLED = {
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    kernels = (Category.KERNEL, Category.COMMUNICATION)  # of copies alone it is not known what else the device did
-    with_device = [(one, _busy(one)) for one in budgets(evidence) if len(one.work.device.of(*kernels))]
+    # where copies or collectives alone were recorded, it is not known what else the device did
+    with_device = [
+        (one, _busy(one))
+        for one in budgets(evidence)
+        if len(one.work.device.of(Category.KERNEL)) and sum(one.by_kind.values()) >= _SHORTEST
+    ]
     if not with_device:
         return InsufficientData(what="device_trace")
     idlest, busy = min(with_device, key=lambda pair: pair[1])

@@ -28,7 +28,7 @@ _PROCESSES: Mapping[str, Literal["hardware", "calls", "collectives", "derived"]]
     "HCCL": "collectives",
     "Overlap Analysis": "derived",
 }
-_COPY = re.compile(r"memcpy|reduce_async", re.I)
+_COPY = re.compile(r"memcpy|reduce_async|sdma$", re.I)
 """A copy, or one that adds to what is there, of which collectives are made: no core computes."""
 _DEVICE = re.compile(r"NPU ?(\d{1,5})")
 _NO_CONNECTION = (1 << 32) - 1
@@ -79,11 +79,8 @@ class AscendEvents:
             category = Category.SYNC if "Synchronize" in name else Category.RUNTIME
             lane = self._call_lane(pid, tid)
         else:
-            title = f"{process}: {self._threads.get((pid, tid), _text(tid))}"
-            is_whole = kind == "collectives" and "Communication" in self._threads.get((pid, tid), "")
-            category = Category.COMMUNICATION if is_whole else Category.RANGE
-            at: Literal["stream", "range"] = "stream" if is_whole else "range"
-            lane = self._writer.lane(at, process="", pid=-1, device=self._device(pid), stream=-1, title=title[:200])
+            category = Category.COMMUNICATION if self._holds_collectives(pid, tid) else Category.RANGE
+            lane = self._range_lane(pid, tid)
         shown = {key: args[key] for key in _SHOWN if key in args}
         add = self._launches.call if kind == "calls" else self._launches.task
         add(
@@ -101,10 +98,12 @@ class AscendEvents:
         """Return the number of the device of a process, -1 for one that is none of Ascend's."""
         return self._device(pid) if pid in self._processes else -1
 
-    def begin_arrow(self, event: Mapping[str, Any], at: int) -> None:
-        """Take in that an arrow to a task begins at a time [Unix ns]."""
-        if _PROCESSES.get(self._processes.get(event["pid"], "")) == "calls":
-            self._launches.arrow(self._call_lane(event["pid"], event["tid"]), at, int(event["id"]))
+    def arrow(self, event: Mapping[str, Any], at: int) -> None:
+        """Take in one end of an arrow from a call to a task, at a time [Unix ns]."""
+        is_end = event["ph"] != "s"
+        if event["pid"] in self._processes:
+            lane = self._lane_of_end(event) if is_end else self._call_lane(event["pid"], event["tid"])
+            self._launches.arrow(str(event["id"]), lane, at, is_end=is_end)
 
     def begin_of_operator(self, event: Mapping[str, Any], lane: int, at: int) -> None:
         """Take in that an arrow from an operator in this lane to a task begins, with the operator [Unix ns]."""
@@ -113,11 +112,11 @@ class AscendEvents:
             self._begun[str(event["id"])] = number
             self._writer.join(number, lane, at)
 
-    def end_at_task(self, event: Mapping[str, Any], at: int) -> None:
-        """Take in that such an arrow ends, with the task [Unix ns]."""
+    def end_of_operator(self, event: Mapping[str, Any], at: int) -> None:
+        """Take in that such an arrow ends, with the task or the collective [Unix ns]."""
         number = self._begun.get(str(event["id"]))
-        if number and self._is_hardware(event["pid"]):
-            self._writer.join(number, self._device_lane(event["pid"], event.get("tid"), is_wait=False), at)
+        if number and event["pid"] in self._processes:
+            self._launches.operator(number, self._lane_of_end(event), at)
 
     def finish(self) -> None:
         """Put into the store what was kept."""
@@ -129,6 +128,21 @@ class AscendEvents:
             "thread", process=process, pid=_number(pid), thread=_text(tid), tid=_number(tid), title=process
         )
 
+    def _lane_of_end(self, event: Mapping[str, Any]) -> int:
+        """Return the lane of the task or the collective at which an arrow ends."""
+        pid, tid = event["pid"], event.get("tid")
+        return self._device_lane(pid, tid, is_wait=False) if self._is_hardware(pid) else self._range_lane(pid, tid)
+
+    def _range_lane(self, pid: Any, tid: Any) -> int:
+        """Return the lane of collectives, as if it were a stream, or of what they are made of, or what was derived."""
+        kind: Literal["stream", "range"] = "stream" if self._holds_collectives(pid, tid) else "range"
+        title = f"{self._processes[pid]}: {self._threads.get((pid, tid), _text(tid))}"
+        return self._writer.lane(kind, process="", pid=-1, device=self._device(pid), stream=-1, title=title[:200])
+
+    def _holds_collectives(self, pid: Any, tid: Any) -> bool:
+        is_theirs = _PROCESSES[self._processes[pid]] == "collectives"
+        return is_theirs and "Communication" in self._threads.get((pid, tid), "")
+
     def _device_lane(self, pid: Any, stream: Any, *, is_wait: bool) -> int:
         return self._writer.lane(
             "range" if is_wait else "stream",
@@ -136,7 +150,7 @@ class AscendEvents:
             pid=-1,
             device=self._device(pid),
             stream=_number(stream),
-            title="waits" if is_wait else "",
+            title=f"waits, stream {_number(stream)}" if is_wait else "",
         )
 
     def _device(self, pid: Any) -> int:

@@ -222,10 +222,18 @@ class JsonList:
         rest = text.strip()
         tail = _value(b'{"":0' + rest) if rest.startswith(b",") else None
         if isinstance(tail, dict):
-            tail.pop("", None)
-            self.tail = tail
-        elif self._file.problem:
-            self.problem = self._file.problem
+            self.tail = _without_first(tail)
+            return
+        self.problem = self._file.problem
+        for end in (len(rest), rest.rfind(b",")):  # the end is missing: what of it is whole
+            tail = _value(b'{"":0%b}' % rest[: max(end, 0)]) if rest.startswith(b",") else None
+            if isinstance(tail, dict) and (end < len(rest) or not text[-1:].isdigit()):
+                self.tail = _without_first(tail)
+                return
+
+
+def _without_first(tail: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in tail.items() if key}
 
 
 def _quoted(text: bytes) -> bytes:

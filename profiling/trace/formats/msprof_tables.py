@@ -1,21 +1,27 @@
 """Databases of Ascend's profilers: `ascend_pytorch_profiler_<rank>.db` of torch_npu and `msprof_<time>.db`.
 
-Written after the documented schema and tested with databases made by hand: not run on Ascend. Times are Unix ns; a
-globalTid is pid << 32 | tid; a connection joins a call with what it started on a device.
+Times are Unix ns, as numbers or, of torch's operators, as texts; a globalTid is pid << 32 | tid; a connection joins a
+call with what it started on a device. An operator has the number of a row of connections, one for each task of it.
+Source: the documented schema, and real databases of torch_npu at three levels; not run on Ascend.
 """
 
 import re
 from pathlib import Path
 from typing import Any
 
-from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.category import DEVICE, Category, of_kernel, of_range, waits_on_device
+from profiling.trace.formats.ascend_json import is_copy
 from profiling.trace.formats.sqlite_tables import Tables
+from profiling.trace.frames import FRAMES
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
 _RANK = re.compile(r"_(\d+)\.db$")
-_COPY = re.compile(r"memcpy|reduce_async", re.I)
+_BITS = re.compile(r"[A-Z](\d{1,3})$")
+"""At the end of what HCCL calls a type of numbers: BFP16."""
 _OWN = {"TASK", "STRING_IDS", "CANN_API", "PYTORCH_API", "MSTX_EVENTS", "COMMUNICATION_OP"}
+_KINDS = {"queue": Category.OTHER, "trace": Category.PYTHON}
+"""What an API of torch is by its type; others are operators."""
 
 
 def is_database(path: Path) -> bool:
@@ -45,16 +51,29 @@ class _MsprofDatabase:
         self._texts = tables.texts("STRING_IDS")
         self._unusable = 0
         self._owners: dict[int, int] = {}  # device -> the process whose tasks ran on it
+        self._operators: dict[int, int] = {}  # connection -> the operator that has it
 
     def calls(self) -> None:
-        """Operators of torch and calls of CANN."""
-        for table, category in (("PYTORCH_API", Category.OPERATOR), ("CANN_API", Category.RUNTIME)):
-            columns = ("startNs", "endNs", "globalTid", "connectionId", "name")
-            for start, end, tid, connection, name in self._tables.rows(table, *columns):
-                text = self._text(name)
-                kind = Category.SYNC if category is Category.RUNTIME and "Synchronize" in text else category
-                kind = of_range(text) if kind is Category.OPERATOR and "ProfilerStep" in text else kind
-                self._add(self._thread(tid), start, end, text, kind, link=connection)
+        """Operators of torch with its frames of Python, and calls of CANN."""
+        types = self._tables.texts("ENUM_API_TYPE")
+        connections: dict[int, list[int]] = {}
+        for number, connection in self._tables.rows("CONNECTION_IDS", "id", "connectionId"):
+            connections.setdefault(number, []).append(connection)
+        columns = ("startNs", "endNs", "globalTid", "connectionId", "name", "type")
+        for start, end, tid, number, name, of_type in self._tables.rows("PYTORCH_API", *columns):
+            text = self._text(name)
+            category = _KINDS.get(types.get(of_type, ""), Category.OPERATOR)
+            outer = 0
+            if category is Category.OPERATOR:
+                category = Category.STEP if of_range(text) is Category.STEP else category
+                outer = number + 1 if isinstance(number, int) and number in connections else 0  # from 0 on
+                self._operators.update((connection, outer) for connection in connections.get(number, ()))
+            where = self._frames(tid) if category is Category.PYTHON else self._thread(tid)
+            self._add(where, start, end, text, category, outer=outer)
+        for start, end, tid, connection, name in self._tables.rows("CANN_API", *columns[:-1]):
+            text = self._text(name)
+            category = Category.SYNC if "Synchronize" in text else Category.RUNTIME
+            self._add(self._thread(tid), start, end, text, category, link=connection)
 
     def ranges(self) -> None:
         """Marks of MSTX."""
@@ -64,22 +83,23 @@ class _MsprofDatabase:
             self._add(self._thread(tid, title="MSTX"), start, end, text, of_range(text), link=connection)
 
     def tasks(self) -> None:
-        """What ran on a device; the name of a kernel stands in a table of its own."""
+        """What ran on a device; what computes stands in a table of its own, with its name. Where that is filled, other
+        tasks are around what computes or communicates, or parts of it.
+        """
         named = dict(self._tables.rows("COMPUTE_TASK_INFO", "globalTaskId", "name"))
         columns = ("startNs", "endNs", "deviceId", "streamId", "connectionId", "globalTaskId", "taskType", "globalPid")
         for start, end, device, stream, connection, task, kind, pid in self._tables.rows("TASK", *columns):
-            text = self._text(named.get(task)) if task in named else self._text(kind)
-            category = Category.COPY if _COPY.search(self._text(kind)) else of_kernel(text)
-            if "WAIT" in text.upper() or "NOTIFY" in text.upper():
-                category = Category.SYNC
-            self._add(
-                self._stream(device, stream, pid, is_wait=category is Category.SYNC),
-                start,
-                end,
-                text,
-                category,
-                link=connection,
-            )
+            text, of_type = self._text(named.get(task)), self._text(kind)
+            if not text and waits_on_device(of_type):
+                category, title = Category.SYNC, "waits"
+            elif is_copy(of_type):
+                category, title = Category.COPY, ""
+            elif named and task not in named:
+                category, title = Category.OTHER, "other tasks"
+            else:
+                category, title = of_kernel(text or of_type), ""
+            lane = self._stream(device, stream, pid, title=title)
+            self._add(lane, start, end, text or of_type, category, link=connection)
 
     def collectives(self) -> None:
         """Collectives as a whole, on the device of the process that called them; their parts are tasks.
@@ -87,8 +107,10 @@ class _MsprofDatabase:
         Older databases do not say which device that is: it is the only one then.
         """
         only = next(iter(self._owners)) if len(self._owners) == 1 else -1
-        for start, end, name, connection, group, device in self._tables.rows(
-            "COMMUNICATION_OP", "startNs", "endNs", "opName", "connectionId", "groupName", "deviceId"
+        types = self._tables.texts("ENUM_HCCL_DATA_TYPE")
+        columns = ("startNs", "endNs", "opName", "connectionId", "groupName", "deviceId", "count", "dataType")
+        for start, end, name, connection, group, device, count, of_type in self._tables.rows(
+            "COMMUNICATION_OP", *columns
         ):
             at = _number(device) if isinstance(device, int) else only
             where = self._writer.lane(
@@ -99,14 +121,18 @@ class _MsprofDatabase:
                 stream=-1,
                 title=f"HCCL {self._text(group)}".strip(),
             )
-            self._add(where, start, end, self._text(name), Category.COMMUNICATION, link=connection)
+            bits = _BITS.search(types.get(of_type, ""))
+            size = count * int(bits[1]) // 8 if bits and isinstance(count, int) and 0 < count < 1 << 50 else 0
+            self._add(where, start, end, self._text(name), Category.COMMUNICATION, link=connection, size=size)
 
     def facts(self) -> None:
         """Ranks and devices."""
         writer = self._writer
         writer.meta("tool", "msprof")
+        names = dict(self._tables.rows("NPU_INFO", "id", "name"))
         devices = [
-            {"rank": rank, "id": device} for rank, device in self._tables.rows("RANK_DEVICE_MAP", "rankId", "deviceId")
+            {"rank": rank, "id": device, "name": names.get(device, "")}
+            for rank, device in self._tables.rows("RANK_DEVICE_MAP", "rankId", "deviceId")
         ]
         writer.meta("devices", devices[:64])
         if len(devices) == 1 and isinstance(devices[0]["rank"], int):
@@ -116,14 +142,30 @@ class _MsprofDatabase:
         if writer.events >= self._most:
             writer.note("warning", f"Only {self._most:,} events were read; the rest is left out.")
 
-    def _add(self, lane: int | None, start: Any, end: Any, name: str, category: Category, *, link: Any) -> None:
+    def _add(
+        self,
+        lane: int | None,
+        start: Any,
+        end: Any,
+        name: str,
+        category: Category,
+        *,
+        link: Any = 0,
+        outer: int = 0,
+        size: int = 0,
+    ) -> None:
         writer = self._writer
-        if lane is None or not isinstance(start, int) or not isinstance(end, int) or not name:
+        begin, until = _time(start), _time(end)
+        if lane is None or begin is None or until is None or not name:
             self._unusable += 1
         elif writer.events < self._most:
             joined = link if isinstance(link, int) and 0 < link < (1 << 32) - 1 else 0
+            if category in DEVICE:
+                outer = self._operators.get(joined, 0)
             try:
-                writer.add(lane, start, end - start, writer.name(name), category, link=joined)
+                writer.add(
+                    lane, begin, until - begin, writer.name(name), category, link=joined, outer=outer, bytes=size
+                )
             except OverflowError:
                 self._unusable += 1
 
@@ -133,18 +175,32 @@ class _MsprofDatabase:
         kind: Any = "range" if title else "thread"
         return self._writer.lane(kind, process="", pid=tid >> 32, tid=tid & 0xFFFFFFFF, title=title)
 
-    def _stream(self, device: Any, stream: Any, pid: Any, *, is_wait: bool) -> int | None:
+    def _frames(self, tid: Any) -> int | None:
+        if not isinstance(tid, int):
+            return None
+        lane = self._writer.lane("thread", process="", pid=tid >> 32, tid=tid & 0xFFFFFFFF, title=FRAMES)
+        self._writer.frames(lane)
+        return lane
+
+    def _stream(self, device: Any, stream: Any, pid: Any, *, title: str) -> int | None:
         if not isinstance(device, int) or not isinstance(stream, int):
             return None
         whose = pid if isinstance(pid, int) else -1
         self._owners.setdefault(device, whose)
-        kind: Any = "range" if is_wait else "stream"
-        title = "waits" if is_wait else ""
+        kind: Any = "range" if title else "stream"
+        title = f"{title}, stream {stream}" if title else ""
         return self._writer.lane(kind, process="", pid=whose, device=device, stream=stream, title=title)
 
     def _text(self, value: Any) -> str:
         """Return a text: a number is one of STRING_IDS."""
         return value if isinstance(value, str) else self._texts.get(value, "") if isinstance(value, int) else ""
+
+
+def _time(value: Any) -> int | None:
+    """Return a time [Unix ns], which may be a text; None if it is none."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        return int(value)
+    return value if isinstance(value, int) else None
 
 
 def _number(value: Any) -> int:

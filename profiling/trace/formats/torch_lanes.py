@@ -7,7 +7,7 @@ as events of their own, before or after.
 from collections.abc import Callable
 
 from profiling.trace.formats.torch_event import Args, Id, TorchEvent, number_of, text_of
-from profiling.trace.formats.torch_kinds import ITERATIONS, OF_AUTOGRAD, ON_CPU, ON_STREAM, THREADS
+from profiling.trace.formats.torch_kinds import ITERATIONS, OF_AUTOGRAD, ON_CPU, ON_STREAM, THREADS, WAITS
 from profiling.trace.frames import FRAMES
 from profiling.trace.writer import StoreWriter
 
@@ -71,7 +71,7 @@ class TorchLanes:
                 tid=number_of(key[1]),
                 device=number_of(device),
                 stream=number_of(stream),
-                title="" if place == ON_STREAM else place,
+                title="" if place == ON_STREAM else f"{place}, stream {number_of(stream)}" if place == WAITS else place,
             )
             self._know(key, lane)
         return lane

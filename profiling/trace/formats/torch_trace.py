@@ -50,6 +50,8 @@ _BESIDE = "beside"
 _SIZED = frozenset({Category.COPY, Category.MEMSET})
 _MOST_KNOWN = 100_000
 """Of kinds and names of events."""
+_TIMES_OF_DAY = 10**18
+"""Times of day are later, those that count from a moment told elsewhere are earlier. [Unix ns]"""
 _NO_WORK = (
     "Calls that launch work of a device were recorded, but none of that work: the profiler could not see the device. "
     "With torch, record with ProfilerActivity.CUDA, where CUPTI or roctracer is installed and no other tool uses it."
@@ -82,6 +84,7 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
                 break
         if trace.problem:
             writer.cut_off(trace.problem)
+            events.note_lost_clock(trace.tail)
         writer.leave_out_repeated()
         events.finish(trace.tail)
 
@@ -97,6 +100,8 @@ class _Events:
         self._has_work = self._has_launches = False
         """Work of devices was seen, and calls that launch it."""
         self._seen = 0
+        self._last_begin = 0
+        """When the last event began. [Unix ns]"""
         self._unusable = Unusable("events")
         self._of_xla = XlaEvents(writer)
         self._of_tensorflow = TensorflowTimeline(writer)
@@ -113,7 +118,7 @@ class _Events:
 
     def add(self, piece: list[TorchEvent]) -> None:
         """Take a piece of the list."""
-        base = self._base
+        base, start = self._base, self._last_begin
         for event in piece:
             if not event and isinstance(event, dict):  # at an end of the list, so that there is no comma too many
                 self._seen += 1
@@ -148,6 +153,7 @@ class _Events:
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
                 self._unusable.add(self._seen, event, error)
             self._seen += 1
+        self._last_begin = start
 
     def finish(self, tail: Mapping[str, object]) -> None:
         """Name lanes, and keep what the trace says of itself."""
@@ -166,6 +172,12 @@ class _Events:
         if self._of_rocprof:
             self._of_rocprof.finish()
         keep_facts(writer, facts)
+
+    def note_lost_clock(self, tail: Mapping[str, object]) -> None:
+        """Say of torch's trace without its end that when it was recorded stood there, if times count from that."""
+        is_torch = "schemaVersion" in self._facts
+        if is_torch and self._last_begin < _TIMES_OF_DAY and not self._base and not base_of(tail):
+            self._writer.note("warning", "When it was recorded stood at its end: its times are not those of the clock.")
 
     def _note_problems(self) -> None:
         """Say what of the trace is missing."""
@@ -269,14 +281,14 @@ class _Events:
             )
             self._writer.join(int(event["id"]) + 1, lane, self._at(event))
             return
-        if event.get("cat") == "HostToDevice" and event["ph"] == "s":
-            self._of_ascend.begin_arrow(event, self._at(event))
+        if event.get("cat") == "HostToDevice":
+            self._of_ascend.arrow(event, self._at(event))
             return
         if event.get("cat") == "async_npu":
             if event["ph"] == "s":
                 self._of_ascend.begin_of_operator(event, self._lanes.of_thread(event), self._at(event))
             else:
-                self._of_ascend.end_at_task(event, self._at(event))
+                self._of_ascend.end_of_operator(event, self._at(event))
             return
         number = number_of(event.get("id"))
         if event.get("cat") in _ARROWS and number >= 0:

@@ -171,7 +171,7 @@ function order(lanes) {
 }
 
 /**
- * Return the name of a process, with its number where another one has the same name.
+ * Return the name of a process, with its number where another one has the same name; "" where the file tells of none.
  *
  * @param {string} process
  * @param {number} pid
@@ -180,6 +180,7 @@ function order(lanes) {
 function processName(process, pid, processes) {
   const same = [...processes.values()].filter((other) => other.process === process).length;
   if (process && same === 1) return process;
+  if (!process && pid < 0) return ""; // no one is told
   return process ? `${process} ${pid}` : fill(gettext("process %(pid)s"), { pid });
 }
 

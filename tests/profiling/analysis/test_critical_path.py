@@ -67,6 +67,28 @@ def test_a_late_launch_is_on_the_path_and_a_full_stream_is(tmp_path: Path) -> No
     ]
 
 
+def test_queued_work_of_an_idle_stream_leads_to_the_stream_that_it_waited_for(tmp_path: Path) -> None:
+    store = made(
+        tmp_path / "s",
+        [
+            ("main", 0, 10, "cudaLaunchKernel", 1),
+            ("main", 10, 10, "cudaLaunchKernel", 2),
+            ("main", 20, 10, "cudaLaunchKernel", 3),
+            ("s7", 12, 30, "gemm 1", 1),
+            ("s20", 25, 160, "nccl all-reduce", 2),
+            ("s7", 190, 40, "gemm 2", 3),
+        ],
+    )
+    assert path_of(store) == [
+        ("host", "cudaLaunchKernel", 0, 10),
+        ("host", "cudaLaunchKernel", 10, 20),
+        ("launch", "cudaLaunchKernel", 20, 25),
+        ("device", "nccl all-reduce", 25, 185),
+        ("gap", "", 185, 190),
+        ("device", "gemm 2", 190, 230),
+    ]
+
+
 def test_a_synchronisation_leads_to_the_work_that_it_waited_for(tmp_path: Path) -> None:
     store = made(
         tmp_path / "s",

@@ -112,3 +112,4 @@ def test_calls_that_bear_their_number_are_of_one_operator() -> None:
     assert len(plain_names([])[1]) == 0
     of_dlprof = [f"{{'mod': 'torch.nn.functional', 'op': 'linear', 'args': [{{'shape': ({n},)}}]}}" for n in (1, 2)]
     assert plain_names(of_dlprof)[0] == ["torch.nn.functional.linear"]
+    assert plain_names(["hcom_allReduce__210_0_1", "hcom_allReduce__576_12_1"])[0] == ["hcom_allReduce"]

@@ -103,9 +103,25 @@ def test_a_copy_that_waits_for_its_end_is_what_its_step_launched(tmp_path: Path)
         found = worker_steps(store, store.lanes)
         summary = summarise([RecordedTrace(store=store)], phase_spans(()))
     assert in_ms(found.steps) == [(0, 0, 40), (1, 40, 80)]
-    assert (found.before, found.before_ns) == (1, 4 * MS)
+    assert (found.before, found.before_ns) == (0, 0), "a stream works in the order of launches"
     # before either copy the device waits for its call
     assert summary.workers[0].idle["synchronisation"] == 4 * MS
+
+
+def test_work_without_a_launch_behind_launched_work_was_not_launched_before_the_recording(tmp_path: Path) -> None:
+    """As accelerators tell of parts of what was launched: a stream works in the order of launches."""
+    with StoreWriter(tmp_path / "a", source="made") as writer:
+        thread = writer.lane("thread", process="python", pid=1, thread="main", tid=1)
+        stream = writer.lane("stream", process="python", pid=1, device=0, stream=7)
+        writer.add(thread, AT, 10 * MS, writer.name("ProfilerStep#3"), Category.STEP)
+        writer.add(thread, AT + MS, MS, writer.name("launch"), Category.RUNTIME, link=1)
+        for at, lasts, link in ((0, 1, 0), (2, 3, 1), (5, 9, 0)):
+            writer.add(stream, AT + at * MS, lasts * MS, writer.name("fc"), Category.KERNEL, link=link)
+        writer.finish()
+    found = summarise([RecordedTrace(store=Store(tmp_path / "a"))], NONE)
+    outside = found.workers[0].outside
+    assert outside is not None
+    assert (outside.before, [step.seconds for step in found.budget.steps]) == (1, [0.009])
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 3])
@@ -213,12 +229,21 @@ def test_a_trace_without_marks_has_iterations_a_window_or_all_of_it(tmp_path: Pa
     assert open_trace([one], NONE, (AT, AT + 12 * MS)).stretches.source == "window"
 
 
-@pytest.mark.parametrize(("stray", "source"), [(False, "repetition"), (True, "window")])
-def test_one_kernel_again_and_again_is_no_iteration_beside_others(tmp_path: Path, stray: bool, source: str) -> None:
+@pytest.mark.parametrize(
+    ("stray", "kind", "source"),
+    [
+        (False, Category.KERNEL, "repetition"),
+        (True, Category.KERNEL, "window"),
+        (False, Category.COMMUNICATION, "window"),
+    ],
+)
+def test_one_kernel_again_and_again_is_no_iteration_beside_others_nor_is_a_collective(
+    tmp_path: Path, stray: bool, kind: Category, source: str
+) -> None:
     with StoreWriter(tmp_path / "a", source="made") as writer:
         lanes = [writer.lane("stream", process="python", pid=1, device=0, stream=stream) for stream in (7, 20)]
         for i in range(40):
-            writer.add(lanes[0], AT + 10 * i * MS, 5 * MS, writer.name("fill"), Category.KERNEL)
+            writer.add(lanes[0], AT + 10 * i * MS, 5 * MS, writer.name("fill"), kind)
         if stray:
             writer.add(lanes[1], AT, MS, writer.name("head"), Category.KERNEL)
         writer.finish()

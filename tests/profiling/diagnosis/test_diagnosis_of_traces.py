@@ -450,3 +450,11 @@ def test_a_cpu_that_waits_for_the_device_is_not_what_binds_it(make: Make) -> Non
     assert (found.state, found.value) == ("clear", "1 %")
     idle = finding_of("device_idle", rules()["device_idle"], rows).sentence()
     assert "most of the rest is synchronisation" in idle
+
+
+def test_a_device_is_not_called_idle_by_collectives_alone_nor_by_a_moment(make: Make) -> None:
+    of_collectives = make(Trace(device=[(i * 100, 3, "ncclDevKernel_Generic", TALK) for i in range(9)]))
+    moment = make(Trace(device=kernels(2, length=0.001, every=0.004), window=0.009))
+    longer = make(Trace(device=kernels(2, length=0.001, every=0.01), window=0.02))
+
+    assert states("device_idle", of_collectives, moment, longer) == ["not_enough_data", "not_enough_data", "fires"]

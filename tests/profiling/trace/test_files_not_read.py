@@ -26,6 +26,12 @@ def test_a_database_of_rocprof_names_the_file_beside_it(tmp_path: Path) -> None:
         reader_of(database(tmp_path / "results.db", tables))
 
 
+def test_a_database_of_sums_of_ascend_names_the_files_beside_it(tmp_path: Path) -> None:
+    tables: dict[str, list[tuple[object, ...]]] = {"CommAnalyzerTime(hccl_op_name)": [], "StepTraceTime(step)": []}
+    with pytest.raises(Unreadable, match=r"trace_view\.json"):
+        reader_of(database(tmp_path / "analysis.db", tables))
+
+
 def test_a_database_is_told_by_its_tables_wherever_they_stand_in_it(tmp_path: Path) -> None:
     filler: dict[str, list[tuple[object, ...]]] = {f"a{i}({'x' * 900})": [] for i in range(100)}
     path = database(tmp_path / "dlprof.sqlite", {**filler, "read_only_ops(id, op_name)": []})
@@ -139,6 +145,11 @@ def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
         (b"\x17\x08Dtracing6\x00\x00", "ftrace, trace-cmd"),
         (b"tr\xfdP\x01\x02", "Tracy"),
         (b"FLR\x00\x00\x02", "Flight Recorder"),
+        (b'{\n\t"Name": "Fibonacci",\n\t"SpanContext": {\n\t\t"TraceID": "8a"}}\n', "OpenTelemetry prints them"),
+        (b'[{"id":1,"timestamps":[{"name":"HTTP_RECV_START","ns":5294383183578}]}]', "Triton Inference Server"),
+        (b'"CodeObj","Vaddr","Instruction","Hitcount","Latency","Stall","Idle","Source"\n', "thread trace"),
+        (b'<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>', "what a server says of an error"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(60), "a picture"),
         (b"go 1.22 trace\x00\x00\x00", "execution trace of Go"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:b87f94d8\nsize 593444864\n", "a pointer of Git LFS"),
         (b"step_num,start_point,end_point,total,fp_point,bp_point\n1,2,3,1,2,3\n", "MindSpore's profiler"),

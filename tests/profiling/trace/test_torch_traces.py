@@ -18,6 +18,8 @@ from tests.profiling.trace.stored_rows import imported, trace_of
 DATA = Path(__file__).resolve().parents[2] / "data" / "traces"
 T = 1_760_000_000_000_000  # us
 
+BASE_TIME = ',\n "displayTimeUnit": "ms",\n "baseTimeNanoseconds": 1727743122000000000\n}'
+
 
 def op(name: str, start: float, lasts: float, **more: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 70, "ts": T + start, "dur": lasts, **more}
@@ -365,6 +367,35 @@ def test_a_trace_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, packe
         assert starts.tolist() == [(T + 10 * i) * 1000 for i in range(len(starts))]
         assert len(store.notes) == 1
         assert "cut off" in store.notes[0].text
+
+
+@pytest.mark.parametrize(("left_out", "has_clock"), [("}", True), ("000000\n}", False), (BASE_TIME, False)])
+def test_a_trace_without_its_end_has_its_clock_where_that_is_still_there(
+    tmp_path: Path, left_out: str, has_clock: bool
+) -> None:
+    """As torch writes it: the moment from which times count is the last thing of all."""
+    events = [op("aten::mm", 10 * i, 5) | {"ts": 5_590_677_563_691.019 + 10 * i} for i in range(9)]
+    written = json.dumps({"traceEvents": events, "traceName": "a.json"}, indent=1).removesuffix("\n}") + BASE_TIME
+    assert written.endswith(left_out)
+    path = tmp_path / "trace.json"
+    path.write_text(written.removesuffix(left_out))
+
+    facts, store = imported(path, tmp_path)
+
+    with store:
+        assert facts.events == 9
+        assert (facts.begin > 1_700_000_000 * 10**9) == has_clock
+
+
+def test_a_trace_cut_off_in_its_events_says_that_its_clock_is_lost(tmp_path: Path) -> None:
+    events = [op("aten::mm", 10 * i, 5) | {"ts": 5_590_677_563_691.019 + 10 * i} for i in range(9)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events})[:-40])
+
+    _, store = imported(path, tmp_path)
+
+    with store:
+        assert ["cut off" in note.text or "not those of the clock" in note.text for note in store.notes] == [True, True]
 
 
 def test_packed_files_in_many_members_and_with_padding_are_whole(tmp_path: Path) -> None:

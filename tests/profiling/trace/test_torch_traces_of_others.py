@@ -67,7 +67,7 @@ def test_ascend_s_traces_have_tasks_waits_calls_collectives_and_steps(tmp_path: 
             ("Node@launch", Category.RUNTIME, 5),
         ],
         "device 2 stream 3": [("aclnnMm_MatMul", Category.KERNEL, 40), ("MEMCPY_ASYNC", Category.COPY, 3)],
-        "device 2 stream 3 waits": [("EVENT_WAIT", Category.SYNC, 200)],
+        "device 2 stream 3 waits, stream 3": [("EVENT_WAIT", Category.SYNC, 200)],
         "device 2 stream -1 Communication: Group 0 Communication": [
             ("hcom_allReduce__721_0_1", Category.COMMUNICATION, 60)
         ],
@@ -155,7 +155,7 @@ def test_tasks_that_collectives_are_made_of_do_not_compute_and_iterations_are_st
         ("MEMCPY_ASYNC", Category.COPY, 7),
         ("REDUCE_ASYNC_V2", Category.COPY, 6),
     ]
-    assert len(lanes["device 5 stream 13 waits"]) == 2
+    assert len(lanes["device 5 stream 13 waits, stream 13"]) == 2
     assert lanes["device 5 stream -1 iterations"] == [("Iteration 4", Category.STEP, 80)]
 
 
@@ -166,7 +166,7 @@ def test_a_wait_among_the_tasks_of_another_accelerator_is_no_work(tmp_path: Path
     ]
     lanes = told(trace_of(tmp_path, events), tmp_path)
     assert lanes == {
-        "device 9 stream 4 waits": [("event_wait", Category.SYNC, 90)],
+        "device 9 stream 4 waits, stream 4": [("event_wait", Category.SYNC, 90)],
         "device 9 stream 4": [("fc-dtype_Float", Category.KERNEL, 5)],
     }
 

@@ -92,4 +92,8 @@ test("a file's lanes are grouped by process: streams of a device before threads,
       ["3.4", "inside frameworks, main", true],
     ],
   );
+
+  const streams = [lane(0, { kind: "stream", process: "", pid: -1, device: 0 }), lane(1, { kind: "thread" })];
+  const [ofDevices, ofHost] = layerGroups({ ...layer, role: "", lanes: streams }, clock, "/api/traces/t");
+  assert.deepEqual([ofDevices.title, ofHost.title], ["a.json", "python"]); // of no process that the file tells
 });
