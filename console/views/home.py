@@ -1,7 +1,7 @@
 """Home: what needs one now, what runs, what waits, and how full the cluster is."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -32,6 +32,7 @@ from profiling.phases import BY_KEY
 _WIDTH, _HEIGHT = 240, 44
 _RECENT = 8
 _ALERTS = 20
+_LATELY = timedelta(days=3)  # so long a run that ended with a symptom is counted above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,12 @@ def home(request: HttpRequest) -> HttpResponse:
     alarms = {run: alarms_text(marks) for run, marks in alarms_of(h.id for h in (*overview.live, *recent)).items()}
     context = {
         "home": overview,
-        "headline": _headline(overview, num_alerts=len(alerts), num_alarmed=sum(h.id in alarms for h in overview.live)),
+        "headline": _headline(
+            overview,
+            num_alerts=len(alerts),
+            num_alarmed=sum(h.id in alarms for h in overview.live),
+            num_ended=sum(h.id in alarms and h.id not in shown_runs and _is_late(h, now) for h in recent),
+        ),
         "alerts": alerts,
         "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in overview.attention],
         "live": [
@@ -109,8 +115,16 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     return redirect("run", run.pk)
 
 
-def _headline(overview: Home, *, num_alerts: int, num_alarmed: int) -> str:
-    """Say in one sentence what needs the person, else what goes on."""
+def _is_late(header: RunHeader, now: datetime) -> bool:
+    """Return True if a run has ended so lately that what it shows may not have been seen."""
+    return (header.ended_at or "") >= (now - _LATELY).isoformat()
+
+
+def _headline(overview: Home, *, num_alerts: int, num_alarmed: int, num_ended: int) -> str:
+    """Say in one sentence what needs the person, else what goes on.
+
+    `num_alarmed` runs that go on show a symptom, and `num_ended` that have ended.
+    """
     lost = sum(h.is_lost_contact for h in overview.attention)
     failed = len(overview.attention) - lost
     parts = []
@@ -121,6 +135,9 @@ def _headline(overview: Home, *, num_alerts: int, num_alarmed: int) -> str:
     if num_alarmed:
         text = ngettext("%(n)s run shows a symptom", "%(n)s runs show a symptom", num_alarmed)
         parts.append(text % {"n": num_alarmed})
+    if num_ended:
+        text = ngettext("%(n)s run ended with a symptom", "%(n)s runs ended with a symptom", num_ended)
+        parts.append(text % {"n": num_ended})
     if num_alerts:
         parts.append(ngettext("%(n)s alert is open", "%(n)s alerts are open", num_alerts) % {"n": num_alerts})
     if parts:

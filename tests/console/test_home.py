@@ -140,10 +140,31 @@ def test_a_run_that_shows_symptoms_is_said_to_need_somebody(editor: Client, proj
 
     page = home(editor)
 
-    assert "1 run shows a symptom" in page
+    assert "1 run shows a symptom, 1 run ended with a symptom" in page
     assert "nothing needs you" not in page
     assert "The policy runs away from its reference, since step 20, and 1 more" in page
     assert "Entropy collapses, since step 12<" in page
+
+
+@pytest.mark.parametrize(
+    ("state", "tone", "days", "headline"),
+    [
+        ("finished", "alarm", 2, "1 run ended with a symptom"),
+        ("finished", "alarm", 4, "Nothing needs you now"),
+        ("finished", "good", 2, "Nothing needs you now"),
+        ("failed", "alarm", 0, "1 run failed"),  # said once
+    ],
+)
+def test_a_run_that_ended_lately_with_a_symptom_is_counted(
+    editor: Client, project: Project, state: str, tone: str, days: int, headline: str
+) -> None:
+    run = make_run(project, state=state, now=timezone.now(), step=60)
+    Run.objects.filter(pk=run.pk).update(ended_at=timezone.now() - timedelta(days=days, minutes=1))
+    HealthMark.objects.create(
+        run=run, finding="learning.truncated", tone=tone, begin_step=12, last_step=60, began_at=NOW
+    )
+
+    assert f'<h1 data-part="headline">{headline}</h1>' in home(editor)
 
 
 def test_the_queue_says_why_each_run_waits(editor: Client, project: Project) -> None:

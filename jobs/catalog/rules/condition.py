@@ -44,7 +44,7 @@ Say = Callable[[str], str]
 _NOTHING = (math.nan, math.nan, math.nan)
 DEFAULT_WINDOW = 10
 PATIENCE = 30  # values before a metric can be called flat
-_MOST_PATIENCE = 300  # of a run that is to be very long
+_MOST_PATIENCE = 1000  # of a run that is to be very long: rewards that rise late may lie still for a third of it
 _KEYS = {"metric", "over", "statistic", "window", "least", "above", "below"}
 
 
@@ -81,11 +81,14 @@ _COURSES: Mapping[str, _Levels] = {
 _FLAT = "flat"
 _FLAT_LOW = "flat_low"  # the sentence of a metric that is better low
 _NOT_FINITE = "not_finite"
+_SHARE = "share"  # told in percent
+_NO_RISE = "no_rise"  # the sentence of a trend that is below its bound
+_ONE_ABOVE, _ONE_BELOW = "one_above", "one_below"  # the sentences of a single value
 
 TEXTS: Mapping[str, str] = {
     "above": "{metric}: {statistic} of the last {window} values is {value}, above {bound}",
     "below": "{metric}: {statistic} of the last {window} values is {value}, below {bound}",
-    _NOT_FINITE: "{metric} is not a number in {value} of its last {window} values",
+    _NOT_FINITE: "{metric}: not a number in {value} of its last {window} values",
     "mean": "the mean",
     "median": "the median",
     "min": "the smallest",
@@ -94,15 +97,18 @@ TEXTS: Mapping[str, str] = {
     "growth": "the growth from the earlier to the later half",
     "repeats": "the fraction with the same value",
     "trend": "the trend (z)",
-    "fell": "{metric} was at {before} and fell to {now} (levels of {window} values or more)",
-    "climbed": "{metric} was down at {before} and climbed to {now} (levels of {window} values or more)",
-    "above_lowest": "{metric} was down at {before} and is at {now} again (levels of {window} values)",
-    "times_start": "{metric} began at {before} and is at {now} (level of {window} values)",
-    "gain": "{metric} began at {before} and is at {now} (level of {window} values)",
-    "flat": "{metric} has not risen within {value} values: it is at {now}",
-    "flat_low": "{metric} has not fallen within {value} values: it is at {now}",
-    "outburst": "{metric} jumps: {now} within its last 20 values, where up to {before} was usual",
-    "share": "{metric} is {now} on average of the last steps, and above {bound} for sure",
+    "fell": "{metric}: fell from {before} to {now} (levels of {window} values or more)",
+    "climbed": "{metric}: climbed from {before} to {now} (levels of {window} values or more)",
+    "above_lowest": "{metric}: climbed from {before}, its lowest, to {now} (levels of {window} values)",
+    "times_start": "{metric}: from {before} at the start to {now} (level of {window} values)",
+    "gain": "{metric}: from {before} at the start to {now} (level of {window} values)",
+    "flat": "{metric}: no rise within {value} values, now {now}",
+    "flat_low": "{metric}: no fall within {value} values, now {now}",
+    "outburst": "{metric}: jumps to {now} within its last 20 values, where up to {before} was usual",
+    "share": "{metric}: {now} on average of the last {before} values, surely above {bound}",
+    _NO_RISE: "{metric}: no sure rise in the last {window} values (z = {value}, below {bound})",
+    _ONE_ABOVE: "{metric}: {value}, above {bound}",
+    _ONE_BELOW: "{metric}: {value}, below {bound}",
 }
 """The sentences of evidence and the words for statistics, for whoever translates them."""
 
@@ -130,17 +136,28 @@ class Condition:
         if math.isnan(value) or not (value > bound if word == "above" else value < bound):
             return ""
         labels = [say(metric(name).label) for name in (self.metric, self.over) if name]
-        text = self.statistic if self.statistic in (_NOT_FINITE, _FLAT, *_COURSES) else word
-        text = _FLAT_LOW if text == _FLAT and self.is_better_low else text
+        text = self._text(word)
         return say(TEXTS[text]).format(
             metric=" / ".join(labels),
             statistic=say(TEXTS[self.statistic]),
             window=self.window,
             value=f"{value:.4g}",
-            bound=f"{bound:g}",
+            bound=f"{100 * bound:g} %" if text == _SHARE else f"{bound:g}",
             before=f"{before:.4g}",
-            now=f"{now:.4g}",
+            now=f"{100 * now:.3g} %" if text == _SHARE else f"{now:.4g}",
         )
+
+    def _text(self, word: str) -> str:
+        """Return the key of the sentence; `word`: the bound is "above" or "below"."""
+        if self.statistic == _FLAT:
+            return _FLAT_LOW if self.is_better_low else _FLAT
+        if self.statistic in (_NOT_FINITE, *_COURSES):
+            return self.statistic
+        if self.statistic == "trend" and word == "below":
+            return _NO_RISE
+        if self.window == 1:
+            return _ONE_ABOVE if word == "above" else _ONE_BELOW
+        return word
 
     def _value(self, numbers: Numbers, planned: int, step: int) -> tuple[float, float, float]:
         """Return the statistic, the level before and the newest one; nan where there is nothing to say."""

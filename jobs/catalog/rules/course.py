@@ -27,7 +27,6 @@ _NEWEST = 20  # values among which an outburst is looked for
 _BEST = 3.5  # standard errors above its start that the best level of mere noise reaches once in a hundred times
 _RISES = 2.05  # z of one chance in fifty
 _OUTBURSTS = 3  # so many of them have to be far above the others
-_SEEN = 4.1  # a steady rise of so many deviations times sqrt(12 / n) is seen 98 times in a hundred
 _PARTS = 40  # of which a share is told: groups, over all steps
 _FIFTH = 1.645  # z that one of twenty is beyond
 _GRID = 64  # values between the least and the largest that a grid has at most
@@ -54,7 +53,7 @@ class Course:
 
 def course(values: Sequence[float], window: int) -> Course:
     """Return the course of at least `window` values."""
-    first, deviation = min(_FIRST, window), noise(values)
+    first, deviation = min(_FIRST, window), noise_now(values)
     level = _level_of(values)
     start = level(values[:first])
     if abs(values[0] - start) > _FAR * deviation and _is_outermost(values):
@@ -65,8 +64,8 @@ def course(values: Sequence[float], window: int) -> Course:
         highest=max(start, *levels),
         lowest=min(start, *levels),
         now=levels[-1],
-        error=deviation * change_error(window, window),
-        error_since_start=deviation * change_error(first, window),
+        error=deviation * _change_error(values, window, window),
+        error_since_start=deviation * _change_error(values, first, window),
     )
 
 
@@ -101,11 +100,13 @@ def is_on_grid(values: Sequence[float]) -> bool:
 
 
 def change_error(before: int, after: int) -> float:
-    """Return the standard error of the difference of two medians of so many values, in deviations of one value.
-
-    That of means is a fifth smaller, so that this bounds both.
-    """
+    """Return the standard error of the difference of two medians of so many values, in deviations of one value."""
     return _MEDIAN * math.sqrt(1.0 / before + 1.0 / after)
+
+
+def _change_error(values: Sequence[float], before: int, after: int) -> float:
+    """Return the same of two levels of a series: on a grid these are means, which are surer by a fifth."""
+    return change_error(before, after) / (_MEDIAN if is_on_grid(values) else 1.0)
 
 
 def noise(values: Sequence[float]) -> float:
@@ -120,6 +121,13 @@ def noise(values: Sequence[float]) -> float:
     if is_on_grid(values):
         return math.sqrt(math.fsum(bend * bend for bend in bends) / len(bends) / 6.0)
     return _SIGMA * statistics.median(bends) / math.sqrt(6.0)
+
+
+def noise_now(values: Sequence[float]) -> float:
+    """Return the noise of a series, or that of its later half where it is larger: of a reward that is hardly ever given
+    at first, samples differ only once it is.
+    """
+    return max(noise(values), noise(values[len(values) // 2 :]))
 
 
 def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
@@ -201,13 +209,23 @@ def _grain(values: Sequence[float]) -> float:
     return min((b - a for a, b in pairwise(seen)), default=0.0) if 2 * len(seen) < len(values) else 0.0
 
 
-def least_rise(values: Sequence[float]) -> float:
-    """Return the least steady rise over all values that `is_flat` would hardly miss: a smaller one may be there."""
-    return _SEEN * math.sqrt(12 / len(values)) * noise(values)
+def most_rise(values: Sequence[float]) -> float:
+    """Return the largest steady rise over all values that their noise may hide: one of fifty is larger.
+
+    It is that of the line through them, or none where that falls, and so many standard errors more.
+    """
+    return max(0.0, _line_rise(values)) + _RISES * math.sqrt(12 / len(values)) * noise(values)
+
+
+def _line_rise(values: Sequence[float]) -> float:
+    """Return by how much the line of least squares rises from the first value to the last."""
+    middle, mean = (len(values) - 1) / 2, math.fsum(values) / len(values)
+    slope = math.fsum((i - middle) * (value - mean) for i, value in enumerate(values))
+    return slope * 12 / (len(values) * (len(values) + 1)) if len(values) > 1 else 0.0
 
 
 def share(values: Sequence[float], window: int) -> tuple[float, float, float]:
-    """Return what a share of parts is at least (Wilson's bound, 95 of a hundred), nan, and its mean.
+    """Return what a share of parts is at least (Wilson's bound, 95 of a hundred), of how many values, and its mean.
 
     Each value is the share of a step's parts, such as groups of samples. How many parts a step has is told by the
     values: of 0 and 1 alone it is one, and ten steps say little. So many steps are taken as have 40 parts, `window` at
@@ -220,7 +238,7 @@ def share(values: Sequence[float], window: int) -> tuple[float, float, float]:
     if len(values) < count:
         return math.nan, math.nan, math.nan
     mean = math.fsum(values[-count:]) / count
-    return _at_least(mean, count * parts), math.nan, mean
+    return _at_least(mean, count * parts), float(count), mean
 
 
 def repeats(values: list[float]) -> float:

@@ -1,4 +1,4 @@
-"""What a run's rewards mean: how close they are to the most, and how many nats those of pairs stand for.
+"""What a run's numbers mean: how close rewards are to the most, and how many nats a whole response has gained or lost.
 
 A reward near its most has nothing left to teach: all samples of a prompt are right, their variance is zero, and the
 policy is sure. Without knowing the most, that looks like a run without a signal.
@@ -8,17 +8,18 @@ import math
 from collections.abc import Sequence
 
 from jobs.catalog.rules.condition import Numbers
-from jobs.catalog.rules.course import course, least_rise, noise
+from jobs.catalog.rules.course import course, most_rise, noise
 from jobs.catalog.spec.runspec import RunSpec
 
 SHARE = "reward/of_most"
 RISE = "reward/of_rise"
 UNSEEN = "reward/unseen_rise"
+KL, LENGTH = "kl/reference", "response/length_mean"
 _SURE = 4.0  # standard errors that a reward has to have risen by to have risen
 _WINDOW = 10
 _OF_START = 0.5  # of a reward of which nothing else is known: what there is to gain
 IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
-NEEDED = {"reward/mean", "reward/max", "reward/std", *IN_NATS.values()}
+NEEDED = {"reward/mean", "reward/max", "reward/std", LENGTH, *IN_NATS.values()}
 _UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
 
 
@@ -32,6 +33,7 @@ def with_meanings(spec: RunSpec, numbers: Numbers) -> Numbers:
     most = _most(spec, numbers, rewards)
     more = {SHARE: _over(rewards, most)} if most else {RISE: _of_rise(numbers, rewards)}
     more[UNSEEN] = _unseen(rewards, most, numbers.get("reward/std", ()))
+    more["kl/response"] = _of_responses(numbers)
     beta = spec.knobs.get("pairs.beta")
     if beta is not None and isinstance(beta.value, (int, float)) and beta.value > 0:
         more |= {name: _over(numbers[of], beta.value) for name, of in IN_NATS.items() if of in numbers}
@@ -54,10 +56,18 @@ def _of_rise(numbers: Numbers, rewards: Sequence[float | None]) -> list[float | 
     return [None if value is None else (value - of.start) / rise for value in rewards]
 
 
+def _of_responses(numbers: Numbers) -> list[float | None]:
+    """Return the newest divergences per token times the length of the step's responses: what it is of a whole one."""
+    divergences, lengths = numbers.get(KL, ()), numbers.get(LENGTH, ())
+    count = min(len(divergences), len(lengths))
+    pairs = zip(divergences[len(divergences) - count :], lengths[len(lengths) - count :], strict=True)
+    return [None if kl is None or length is None else kl * length for kl, length in pairs]
+
+
 def _unseen(
     rewards: Sequence[float | None], most: float | None, deviations: Sequence[float | None]
 ) -> list[float | None]:
-    """Return the least rise that could be told from noise, as a share of what there is to gain; nothing of few steps.
+    """Return the most that noise may hide of a rise, as a share of what there is to gain; nothing of few steps.
 
     There is to gain what is missing to the most; where that is not known, two deviations of the samples of a step, or
     half of what there was at the start: a reward of which nothing is known may be near its most. It is no less than two
@@ -67,7 +77,7 @@ def _unseen(
     values = _finite(rewards)
     if len(values) < 2 * _WINDOW:
         return []
-    rise = least_rise(values)
+    rise = most_rise(values)
     start = course(values, _WINDOW).start
     spread = _finite(deviations)
     of_samples = 2 * math.fsum(spread) / len(spread) if spread else _OF_START * abs(start)

@@ -304,7 +304,9 @@ def _in_metrics(symptom: Symptom, metrics: Numbers, way: tuple[int, int], say: S
     for signal in symptom.metrics:
         sentences = [each.evidence(metrics, planned=planned, step=step, say=say) for each in signal.conditions]
         if all(sentences):
-            evidence.append(SymptomEvidence(kind="metric", text="; ".join(sentences), source=signal.source))
+            evidence.append(
+                SymptomEvidence(kind="metric", text="; ".join(dict.fromkeys(sentences)), source=signal.source)
+            )
     is_fine = evidence and any(all(each.evidence(metrics) for each in fine) for fine in symptom.unless)
     return () if is_fine else tuple(evidence)
 

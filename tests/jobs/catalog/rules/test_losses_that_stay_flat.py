@@ -67,7 +67,7 @@ def test_held_out_pairs_tell_it_where_those_of_training_are_not_reported() -> No
 
     said = in_metrics(spec=run_of("dpo"), metrics=numbers)["learning.pairs_not_learned"]
 
-    assert said[0].text.startswith("Pair loss has not fallen within 200 values: it is at 0.")
+    assert said[0].text.startswith("Pair loss: no fall within 200 values, now 0.")
 
 
 def test_a_loss_of_answers_that_does_not_fall_is_a_notice_unless_the_held_out_one_falls() -> None:

@@ -167,6 +167,36 @@ def test_a_symptom_of_numbers_says_which() -> None:
     assert match.evidence[0].text == "KL to reference: the median of the last 10 values is 0.6, above 0.5"
 
 
+@pytest.mark.parametrize(
+    ("symptom", "metrics", "text"),
+    [
+        (
+            "learning.no_signal",
+            {"groups/zero_variance_fraction": [1.0, 0.875] * 10},
+            "Zero-variance groups: 93.8 % on average of the last 10 values, surely above 80 %",
+        ),
+        (
+            "learning.does_not_converge",
+            {"reward/correct": [0.2] * 10 + [0.6] * 20 + [0.2] * 20},
+            "Correct: fell from 0.6 to 0.2 (levels of 10 values or more)",
+        ),
+        (
+            "learning.entropy_collapse",
+            {"policy/entropy": [1.0] * 10 + [0.01] * 20, "reward/mean": [0.1] * 30},
+            "Entropy: the median of the last 10 values is 0.01, below 0.03; "
+            "Entropy: from 1 at the start to 0.01 (level of 10 values); "  # two conditions say the same
+            "Reward: no sure rise in the last 20 values (z = 0, below 2)",
+        ),
+    ],
+)
+def test_a_sentence_names_figure_value_and_bound(symptom: str, metrics: dict[str, list[float]], text: str) -> None:
+    found = {
+        match.symptom.id: match for match in matches(spec=spec_of("verl-grpo-qwen3-8b"), log_lines=[], metrics=metrics)
+    }
+
+    assert found[symptom].evidence[0].text == text
+
+
 def test_evidence_and_remedies_speak_the_readers_language() -> None:
     numbers = {"kl/reference": [0.6] * 10}
 

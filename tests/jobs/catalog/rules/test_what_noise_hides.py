@@ -54,10 +54,11 @@ def test_samples_differ_no_less_than_the_means_of_steps_do(deviation: float) -> 
     (unseen,) = with_meanings(spec, {"reward/mean": rewards, "reward/std": [deviation] * 600})["reward/unseen_rise"]
 
     gain = max(2 * deviation, 2 * 4 / math.sqrt(6))
-    assert unseen == pytest.approx(0.5798 * 4 / math.sqrt(6) / gain, rel=1e-3)
+    line = 2 * 300 * 6 / (600 * 601)  # what -4, -2, -4, -2 rises by chance
+    assert unseen == pytest.approx((0.2899 * 4 / math.sqrt(6) + line) / gain, rel=1e-2)
 
 
-def test_one_prompt_a_step_is_called_flat_after_1300_steps_and_a_slow_rise_is_not() -> None:
+def test_one_prompt_a_step_is_called_flat_after_1500_steps_and_a_slow_rise_is_not() -> None:
     """Nobody knows the most, and samples of a prompt nearly agree: what there is to gain is told by the noise alone."""
 
     def is_flat(seed: int, steps: int, gain: float) -> bool:
@@ -65,9 +66,9 @@ def test_one_prompt_a_step_is_called_flat_after_1300_steps_and_a_slow_rise_is_no
         reward: list[float | None] = [rng.gauss(-9.0 + gain * step / steps, 0.6) for step in range(steps)]
         return "reward_stays_flat" in named("grpo", {"reward/mean": reward, "reward/std": [0.1] * steps}, planned=steps)
 
-    assert sum(is_flat(seed, 1500, 0.0) for seed in range(40)) >= 38
+    assert sum(is_flat(seed, 1500, 0.0) for seed in range(40)) >= 36
     assert sum(is_flat(seed, 1500, 0.24) for seed in range(40)) <= 1
-    assert sum(is_flat(seed, 700, 0.0) for seed in range(40)) <= 1
+    assert sum(is_flat(seed, 300, 0.0) for seed in range(40)) <= 1
 
 
 def test_longer_responses_for_a_reward_of_which_nothing_is_known_are_no_fault_yet() -> None:
@@ -210,3 +211,33 @@ def test_an_entropy_that_grows_while_the_reward_does_is_no_explosion() -> None:
     assert "entropy_explodes" not in named("grpo", {"policy/entropy": entropy, "reward/mean": rising})
     small: list[float | None] = [0.02 * 1.05 ** min(step, 60) for step in range(80)]
     assert "entropy_explodes" not in named("grpo", {"policy/entropy": small, "reward/mean": falling})
+
+
+@pytest.mark.parametrize(("tokens", "wanted"), [(4.0, False), (40.0, True)])
+def test_answers_of_a_few_tokens_may_differ_more_per_token(tokens: float, wanted: bool) -> None:
+    numbers: dict[str, list[float | None]] = {"kl/reference": [0.7] * 10, "response/length_mean": [tokens] * 10}
+
+    assert ("kl_runs_away" in named("grpo", numbers, planned=100)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("held_out", "wanted"), [([9.7, 9.8, 10.4, 10.6, 10.6], True), ([9.7, 9.6, 9.8, 9.9, 9.9], False)]
+)
+def test_a_held_out_loss_that_ends_above_its_start_is_named(held_out: list[float | None], wanted: bool) -> None:
+    assert ("overfits" in named("sft", {"eval/loss": held_out}, planned=100)) == wanted
+
+
+def test_pairs_of_which_neither_loss_nor_margin_moves_are_named() -> None:
+    loss: list[float | None] = [0.693 + 0.001 * (step % 5) for step in range(100)]
+    still: list[float | None] = [0.01 * (step % 3 - 1) for step in range(100)]
+    rises: list[float | None] = [0.01 * step for step in range(100)]
+
+    assert "pairs_not_learned" in named("dpo", {"loss/pairs": loss, "pairs/margin": still}, planned=100)
+    assert "pairs_not_learned" not in named("dpo", {"loss/pairs": loss, "pairs/margin": rises}, planned=100)
+
+
+@pytest.mark.parametrize(("last", "wanted"), [(11.18, True), (10.9, False)])
+def test_a_loss_that_falls_by_less_than_a_hundredth_is_told(last: float, wanted: bool) -> None:
+    loss: list[float | None] = [11.24 + (last - 11.24) * step / 400 + 0.001 * (step % 4) for step in range(400)]
+
+    assert ("loss_stays_flat" in named("sft", {"loss/sft": loss}, planned=400)) == wanted
