@@ -578,3 +578,13 @@ def test_a_sync_holds_a_bucket_or_the_largest_unit() -> None:
     assert "optimizer" not in sync_memory(t, H100, K).terms
     assert checkpoint_memory(t, H100, K).terms["weights"] == shard + unit
     assert load_memory(t, H100, K).terms["weights"] == shard + unit
+
+
+def test_a_model_that_is_sharded_after_it_was_loaded_is_whole_on_every_device_before_its_masters_are_made() -> None:
+    # DeepSpeed, runtime/engine.py, _configure_distributed_model: what zero.Init did not make goes to the device whole
+    eight, two = (training(layout=Layout(num_devices=num, shards=3), family="deepspeed") for num in (8, 2))
+    assert load_memory(replace(eight, loads_whole=True), H100, K).terms["weights"] == 2 * 8_030_261_248
+    assert "optimizer" not in load_memory(replace(eight, loads_whole=True), H100, K).terms
+    assert load_memory(replace(two, loads_whole=True), H100, K) == load_memory(two, H100, K)  # masters take more
+    adapters = replace(two, method="lora", lora_rank=8, loads_whole=True)  # of 20,971,520 elements
+    assert load_memory(adapters, H100, K).terms["weights"] == 2 * (8_030_261_248 + 20_971_520)
