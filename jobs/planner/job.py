@@ -144,12 +144,12 @@ class Training:
     `weight_bytes` (PEFT makes adapters float32 beside a base of 16 bits). `keeps_frozen_inputs`: what goes into frozen
     matrices and norms is kept as if they were trained (bitsandbytes before 0.43.2). `keeps_last_inputs`: what went into
     packed matrices stays while the next micro-batch computes (the same, in a loop that holds on to its last loss).
-    `has_joined_projections`: queries,
-    keys and values are views of one tensor, which stays whole. `dispatcher`: how tokens reach experts of other ranks,
-    "alltoall", a copy for each expert, or "flex", a library's own kernels (DeepEP, HybridEP), one for each rank or node
-    that has any of them; `hides_exchange`: while another micro-batch computes. `has_fused_experts`: the two grouped
-    products of experts are two kernels, with the gate and the casts to 8 bits in them. `has_graphs`: layers are
-    replayed as CUDA graphs, so that the host does not start their kernels one by one.
+    `has_joined_projections`: queries, keys and values are views of one tensor, which stays whole. `dispatcher`: how
+    tokens reach experts of other ranks, "alltoall", a copy for each expert, or "flex", a library's own kernels (DeepEP,
+    HybridEP), one for each rank or node that has any of them; `hides_exchange`: while another micro-batch computes.
+    `has_fused_experts`: the two grouped products of experts are two kernels, with the gate and the casts to 8 bits in
+    them. `has_graphs`: layers are replayed as CUDA graphs, so that the host does not start their kernels one by one.
+    `loads_whole`: every device has the whole model before it is sharded (ZeRO-3 without `zero.Init`).
     """
 
     model: ModelShape
@@ -210,6 +210,7 @@ class Training:
     has_graphs: bool = False
     allocator: Allocator = ""
     has_varied_lengths: bool = False
+    loads_whole: bool = False
     offload: Offload = field(default_factory=Offload)
 
     def __post_init__(self) -> None:

@@ -75,15 +75,15 @@ def _norms(layer: LayerShape, training: Training) -> float:
 
 
 def _inputs(training: Training) -> float:
-    """Hidden states that go into matrices: one before attention and one before the MLP, where a compiler computes one
-    of them again; autocast casts an fp32 one for each matrix anew, unless a compiler sees that they are alike."""
+    """Hidden states that go into matrices: one before attention and one before the MLP. Autocast casts an fp32 one for
+    each matrix anew, unless a compiler sees that they are alike; of frozen matrices a compiler keeps one alone."""
     is_compiled = training.kernels == "compiled"
     if is_frozen(training):
         return min(inputs_of_adapters(training), 1.0) if is_compiled else inputs_of_adapters(training)
     copies = inputs_of_adapters(training) if casts_inputs_of_adapters(training) else 0.0
     if stream_width(training) > 1:
         return 2.0 if is_compiled else max(_MATRICES_OF_HIDDEN, copies)
-    return (1.0 if is_compiled else 2.0) + copies
+    return 2.0 + copies
 
 
 def _heads(layer: LayerShape, training: Training) -> float:
@@ -219,13 +219,15 @@ def _gradients(layer: LayerShape, training: Training, constants: Constants) -> L
 def _gathered(layer: LayerShape, training: Training) -> float:
     """Return elements per token of one rank that are whole for a while: with sequence parallelism the hidden state
     before a matrix, its gradient, and the copy of it that is scattered; with context parallelism outside of Megatron,
-    which passes blocks on, keys and values of the whole row and their gradients in fp32."""
+    which passes blocks on, keys and values of the whole row and their gradients in fp32, for each query head unless
+    attention takes groups of them."""
     layout, model = training.layout, training.model
     total = 0.0
     if layout.tensor > 1 and layout.has_sequence_parallel:
         total += 3.0 * model.hidden
     if layout.context > 1 and training.family != "megatron" and layer.has_cache:
-        total += 6.0 * model.query / layout.tensor * layout.context
+        seen = model.kv if training.has_grouped_attention else model.query
+        total += 6.0 * seen / layout.tensor * layout.context
     return total
 
 

@@ -111,7 +111,9 @@ fsdp full masters compiled
 fsdp full masters eager
 fsdp full masters fused
 fsdp full masters liger
+fsdp full pure compiled
 fsdp full pure compiled weights-on-host
+fsdp full pure eager
 fsdp full pure liger
 fsdp full pure megatron
 fsdp lora 16-bits compiled
@@ -167,7 +169,6 @@ zero3 qlora 16-bits eager
 """
 
 _FAR_OFF_ROWS = """
-fsdp full pure eager
 fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host
 fsdp qlora 16-bits eager weights-on-host

@@ -10,6 +10,7 @@ communicators: overhead_bytes). A source that reports allocated or reserved byte
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
@@ -312,11 +313,15 @@ def generation_memory(
 
 def load_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
     """Return the peak while a model is loaded: its weights, whole where they are not sharded, and one unit on its way;
-    DeepSpeed makes its master copy beside them."""
+    DeepSpeed makes its master copy beside them, where they were whole before that, after it has divided them."""
     stage, held = _fullest(training)
     terms: dict[Term, float] = {"weights": held.weights + largest_unit(training, stage)}
     if training.has_master:
         terms["optimizer"] = held.optimizer
+    if training.loads_whole:
+        undivided = replace(training, layout=replace(training.layout, shards=0))
+        whole = states_of(undivided, stage, is_offloaded=False).weights
+        terms = max(terms, {"weights": whole}, key=lambda each: sum(each.values()))
     return _with_overhead(terms, training.layout, accelerator, constants)
 
 

@@ -118,8 +118,6 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
         deferred = gathered_share(trained, training)
         gradients = deferred * (compute_bytes(training) if is_flat else max(training.gradient_bytes, _FP32))
         gradients += (trained.total - deferred) * _gradient_bytes(training)
-    if training.family == "plain" and training.layout.data > 1:
-        gradients *= 2  # the reducer's flat buckets beside the gradients (PyTorch DDP unless buckets are views)
     if training.family == "deepspeed" and not _sums_on_device(training):
         gradients *= 1 - share
     if training.offload.params and is_offloaded:
@@ -197,6 +195,8 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         buffers = _dummy_gradients(training, stage) * width
     if training.family == "deepspeed":
         buffers += _buckets(training, held, constants)
+    if training.family == "plain" and training.layout.data > 1:
+        buffers += held.gradients  # flat, made with the reducer (PyTorch DDP unless gradients are views of them)
     own_ends = _own_ends(training, (embedding, head), unit)
     # What stays whole after the forward pass is given up as it is differentiated (FSDP2's reshard_after_backward).
     given_up = 0.0 if training.resharded else min((2 * unit + embedding) * width, gathered)

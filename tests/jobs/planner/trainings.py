@@ -66,6 +66,7 @@ def trainings(draw: st.DrawFn) -> Training:
         num_micro_batches=draw(st.sampled_from([1, 2, 8])),
         keeps_gradients=draw(st.booleans()),
         resharded=draw(st.booleans()),
+        loads_whole=draw(st.booleans()),
         offload=draw(offloads()),
     )
 

@@ -88,9 +88,15 @@ def test_muon_has_one_momentum_for_matrices_and_two_for_the_vocabulary() -> None
     assert found.optimizer == pytest.approx(8 * 8_030_261_248 + 4 * vocabulary)
 
 
-def test_distributed_data_parallelism_holds_gradients_twice() -> None:
-    alone, many = training(family="plain", layout=Layout()), training(family="plain", layout=Layout(num_devices=2))
-    assert held(many).gradients == 2 * held(alone).gradients
+def test_distributed_data_parallelism_has_flat_buckets_from_its_start_and_gradients_beside_them() -> None:
+    # PyTorch, csrc/distributed/c10d/reducer.cpp: initialize_buckets makes them with the reducer
+    alone, many = (training(family="plain", layout=Layout(num_devices=number)) for number in (1, 2))
+    elements = 2 * 8_030_261_248
+    assert held(many).gradients == held(alone).gradients == elements
+    at_loss, *_, in_step = _peaks(many, only_stage(many), K)
+    at_loss_alone, *_, in_step_alone = _peaks(alone, only_stage(alone), K)
+    assert (at_loss_alone["gradients"], at_loss["gradients"]) == (0, elements)
+    assert (in_step_alone["gradients"], in_step["gradients"]) == (elements, 2 * elements)
 
 
 def test_gradients_that_are_not_scattered_are_whole_and_as_wide_as_they_are_added_up() -> None:
@@ -572,3 +578,13 @@ def test_a_sync_holds_a_bucket_or_the_largest_unit() -> None:
     assert "optimizer" not in sync_memory(t, H100, K).terms
     assert checkpoint_memory(t, H100, K).terms["weights"] == shard + unit
     assert load_memory(t, H100, K).terms["weights"] == shard + unit
+
+
+def test_a_model_that_is_sharded_after_it_was_loaded_is_whole_on_every_device_before_its_masters_are_made() -> None:
+    # DeepSpeed, runtime/engine.py, _configure_distributed_model: what zero.Init did not make goes to the device whole
+    eight, two = (training(layout=Layout(num_devices=num, shards=3), family="deepspeed") for num in (8, 2))
+    assert load_memory(replace(eight, loads_whole=True), H100, K).terms["weights"] == 2 * 8_030_261_248
+    assert "optimizer" not in load_memory(replace(eight, loads_whole=True), H100, K).terms
+    assert load_memory(replace(two, loads_whole=True), H100, K) == load_memory(two, H100, K)  # masters take more
+    adapters = replace(two, method="lora", lora_rank=8, loads_whole=True)  # of 20,971,520 elements
+    assert load_memory(adapters, H100, K).terms["weights"] == 2 * (8_030_261_248 + 20_971_520)
