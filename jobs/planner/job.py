@@ -343,14 +343,16 @@ class Job:
     `placement`: "colocated" — engine and trainer take turns on the same devices; "split" — the engine has
     `engine_devices` of its own. `schedule`: how rollout and training overlap; `staleness`: how many batches more than
     one may be under way, 0 where each is waited for. `samples` and `num_steps` say how long the run is (steps 0:
-    unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to estimate
-    them from the micro-batches. `scores_mismatches`: policy and frozen models also score as many responses again before
-    a supervised step learns (KTO's reference point). `precomputes_reference`: instead of a reference beside it, the
-    policy scores all samples once before it is trained. `checkpoint_copies` kept on disk. `critic_pool`: whose devices
-    the critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the
-    weight sync, 0 if the trainer sends layer by layer; `sync_transport`: the way that weights travel to engines on
-    devices of their own, None for what is usual (jobs.planner.time.weight_sync). `unpriced`: ids of knobs that change
-    memory or time in a way that is not estimated here; `notes`: sentences on what was assumed in reading.
+    unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to estimate them from the
+    micro-batches. `scores_mismatches`: policy and frozen models also score as many responses again before a
+    supervised step learns (KTO's reference point). `precomputes_reference`: instead of a reference beside it, the
+    policy scores all samples once before it is trained. `scores_beside_graph`: a frozen model scores a micro-batch
+    after the policy's forward pass, whose activations wait for the backward pass meanwhile. `checkpoint_copies` kept
+    on disk. `critic_pool`: whose devices the critic sits on; "critic" for its own, as many as its layout says.
+    `sync_bucket_bytes`: of one buffer of the weight sync, 0 if the trainer sends layer by layer; `sync_transport`:
+    the way that weights travel to engines on devices of their own, None for what is usual
+    (jobs.planner.time.weight_sync). `unpriced`: ids of knobs that change memory or time in a way that is not
+    estimated here; `notes`: sentences on what was assumed in reading.
     """
 
     algorithm: str
@@ -368,6 +370,7 @@ class Job:
     batch_tokens: int = 0
     scores_mismatches: bool = False
     precomputes_reference: bool = False
+    scores_beside_graph: bool = False
     checkpoint_every: int = 0
     critic_pool: Literal["policy", "critic"] = "policy"
     sync_bucket_bytes: int = 0

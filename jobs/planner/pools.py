@@ -17,6 +17,7 @@ from jobs.planner.memory.phases import (
     checkpoint_memory,
     frozen_memory,
     generation_memory,
+    graph_memory,
     least_update_bytes,
     load_memory,
     process_memory,
@@ -36,11 +37,12 @@ _TERMS: tuple[Term, ...] = get_args(Term)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A role on a pool's devices: what it leaves there while others work, and what it takes in each phase in which it
-    works itself."""
+    works itself. `beside_reference`: what it leaves there while a reference scores, None for as much as ever."""
 
     role: str
     idle: PeakMemory
     busy: Mapping[str, PeakMemory]
+    beside_reference: PeakMemory | None = None
 
 
 def pools_of(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> tuple[PoolEstimate, ...]:
@@ -133,7 +135,8 @@ def _phase(phase: str, worker: Member, members: list[Member]) -> PhaseMemory:
     by_role: dict[str, PeakMemory] = {}
     for member in members:
         is_busy = member is worker or (phase == "weight_sync" and phase in member.busy)
-        held = member.busy[phase] if is_busy else member.idle
+        left = member.beside_reference if phase == "reference" and member.beside_reference else member.idle
+        held = member.busy[phase] if is_busy else left
         by_role[member.role] = held if member.role not in by_role else added(by_role[member.role], held)
     return PhaseMemory(phase=phase, role=worker.role, memory=added(*by_role.values()), by_role=by_role)
 
@@ -171,7 +174,9 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
                 busy["old_logprobs"] = greatest(resident, _scoring(training, job, constants))
             if role == "policy":
                 busy["weight_sync"] = sync_memory(training, accelerator, constants, bucket_bytes=job.sync_bucket_bytes)
-        return Member(role=role, idle=resident, busy=busy)
+        waits = role == "policy" and job.scores_beside_graph and not accelerator.is_host  # counted on devices alone
+        graph = graph_memory(training, accelerator, constants) if waits else None
+        return Member(role=role, idle=resident, busy=busy, beside_reference=graph)
 
     return memo.of(
         "trainer",
@@ -182,6 +187,7 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
         job.sync_bucket_bytes,
         job.scores_mismatches,
         job.precomputes_reference,
+        job.scores_beside_graph,
         job.algorithm,
         job.engine is None,
     )

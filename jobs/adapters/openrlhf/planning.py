@@ -61,7 +61,13 @@ def _supervised(source: RunContext) -> Job:
                 sequence=rows.sequence,
             ),
         )
-    return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy, frozen=frozen)
+    return Job(
+        algorithm=spec.algorithm,
+        fleet=source.fleet,
+        policy=policy,
+        frozen=frozen,
+        scores_beside_graph=spec.algorithm == "dpo",  # trainer/dpo_trainer.py: the policy passes first
+    )
 
 
 def _rl(source: RunContext) -> Job:

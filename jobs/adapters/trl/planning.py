@@ -60,6 +60,7 @@ def _job(source: RunContext) -> Job:
             policy=policy,
             frozen=frozen,
             scores_mismatches=is_in(spec.algorithm, "labeled"),
+            scores_beside_graph=spec.algorithm == "dpo",  # DPOTrainer._compute_loss: the policy passes first
         )
     notes = () if uses_vllm(spec) else (_BY_TRANSFORMERS,)
     return Job(

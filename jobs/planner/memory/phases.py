@@ -231,6 +231,30 @@ def resident_memory(training: Training, accelerator: Accelerator, constants: Con
     return _with_overhead(terms, training.layout, accelerator, constants)
 
 
+_FP32 = 4.0
+"""Bytes per token and vocabulary entry of log-probabilities, which wait for the backward pass, and of the logits that
+they were made of where somebody still names these."""
+
+
+def graph_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
+    """Return what a trainer holds of a device between the forward and the backward pass of a micro-batch, while another
+    model scores: states, checkpoints of layers or all that they keep, and of whole logits what their gradients are made
+    from."""
+    stage, held = _fullest(training)
+    logits = 0.0
+    if stage.has_head and training.head != "chunked" and training.objective != "scalar":
+        each = 2 * _FP32 if training.keeps_logits else _FP32
+        logits = training.tokens * training.model.vocab / training.layout.tensor * each
+    terms: dict[Term, float] = {
+        "weights": held.weights,
+        "gradients": held.gradients if _keeps_gradients(training) else 0.0,
+        "optimizer": held.optimizer,
+        "activations": activations_of(training, stage, constants, width=compute_bytes(training)).stored,
+        "logits": logits,
+    }
+    return _with_overhead(terms, training.layout, accelerator, constants, slack=_slack(training, constants))
+
+
 def process_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
     """Return what a process takes beside a pass that it makes before anything is trained. Its weights count with the
     pass."""

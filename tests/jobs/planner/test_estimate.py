@@ -418,6 +418,26 @@ def test_a_reference_that_is_computed_before_takes_a_pass_of_the_policy_alone() 
     assert "reference" not in {each.phase for pool in estimate(pairs).pools for each in pool.phases}
 
 
+def test_a_reference_that_scores_before_the_backward_pass_finds_the_graph_there() -> None:
+    pairs = supervised(algorithm="dpo", policy={"objective": "pairs", "head": "unfused"})
+    reference = FrozenModel(role="reference", model=pairs.policy.model, layout=pairs.policy.layout, sequence=4096)
+    alone = replace(pairs, frozen=(replace(reference, micro_batch=2),))
+    before, beside, named = (
+        _phase(job, "reference")
+        for job in (
+            alone,
+            replace(alone, scores_beside_graph=True),
+            replace(alone, scores_beside_graph=True, policy=replace(pairs.policy, keeps_logits=True)),
+        )
+    )
+    tokens, shape = 2 * 4096, shape_of(DENSE)
+
+    assert beside["logits"] - before["logits"] == 4 * tokens * shape.vocab  # log-probabilities in float32
+    assert named["logits"] - beside["logits"] == 4 * tokens * shape.vocab  # and the logits that a metric is made of
+    assert beside["activations"] - before["activations"] >= 2 * tokens * shape.hidden * shape.num_layers  # checkpoints
+    assert beside["optimizer"] == before["optimizer"]
+
+
 def test_weights_on_the_host_come_unit_by_unit_where_they_score() -> None:
     whole = colocated(devices=1, policy={"weight_bytes": 4.0, "offload": BETWEEN})
     streamed = colocated(devices=1, policy={"weight_bytes": 4.0, "offload": Offload(params=True, optimizer=1.0)})
