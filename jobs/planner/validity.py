@@ -150,13 +150,18 @@ def _engine_misfits(job: Job, engine: Engine) -> Iterator[Misfit]:
 def least_bytes(trained: Training) -> float:
     """Return bytes of weights and gradients that no layout of these sizes gets below on its fullest device: the mean
     over the stages of a pipeline, nothing gathered."""
-    layout, model = trained.layout, trained.model
+    layout = trained.layout
     if trained.offload.params or trained.optimizer_in_backward:
         return 0.0
-    experts = model.expert_parameters
-    spread = layout.pipeline * layout.expert * layout.expert_tensor
-    held = (model.parameters - experts) / (layout.tensor * layout.pipeline) + experts / max(spread, 1)
+    held = parameters_of_a_stage(trained.model, layout)
     if trained.method != "full":
         return held * trained.base_bytes / (layout.shard_ranks if layout.shards == 3 else 1)
     weights = trained.weight_bytes / (layout.shard_ranks if layout.shards == 3 else 1)
     return held * (weights + trained.gradient_bytes / (layout.shard_ranks if layout.shards >= 2 else 1))
+
+
+def parameters_of_a_stage(model: ModelShape, layout: Layout) -> float:
+    """Return the parameters on a device, before any sharding: the mean over the stages of a pipeline."""
+    experts = model.expert_parameters
+    spread = layout.pipeline * layout.expert * layout.expert_tensor
+    return (model.parameters - experts) / (layout.tensor * layout.pipeline) + experts / max(spread, 1)

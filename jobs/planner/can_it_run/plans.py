@@ -8,6 +8,7 @@ the host is a question of its own.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Literal
 
@@ -26,7 +27,7 @@ from jobs.planner.job import (
 )
 from jobs.planner.search.axes import last_stage, powers, stage_counts
 from jobs.planner.shapes.model_shape import ModelShape
-from jobs.planner.validity import least_bytes
+from jobs.planner.validity import least_bytes, parameters_of_a_stage
 
 Way = Literal["nothing", "between_phases", "always", "activations", "weights", "pure"]
 ON_HOST: Mapping[Way, str] = {
@@ -161,8 +162,6 @@ def plans_of(
     engines = engines_of(shape, recipe, fleet, demand) if engines is None else engines
     limit = fleet.accelerator.usable_bytes
     policies = [p for p in _policies(shape, recipe, fleet, demand, on_host, micro_batch) if least_bytes(p) <= limit]
-    megatron = sorted((p for p in policies if p.family == "megatron"), key=least_bytes)[:_MOST_LAYOUTS]
-    megatron.sort(key=lambda p: (p.layout.tensor * p.layout.pipeline, p.layout.expert))
     rollouts = Rollouts(
         prompts=demand.prompts,
         samples_per_prompt=demand.samples_per_prompt,
@@ -173,7 +172,7 @@ def plans_of(
             mean_response=demand.mean_response,
         ),
     )
-    for policy in (*(p for p in policies if p.family != "megatron"), *megatron):
+    for policy in policies:
         job = Job(
             algorithm=recipe.algorithm,
             fleet=fleet,
@@ -231,7 +230,8 @@ def _policies(
     has_megatron = is_full and devices > 1 and fleet.accelerator.has_bf16 and recipe.objective == "lm"
     if not has_megatron or on_host in ("weights", "pure"):
         return
-    for layout in _megatron_layouts(shape, fleet):
+    offload = replace(offload, has_one_thread=True)  # processes of Ray have one thread
+    for layout in _roomiest(shape, devices, fleet.devices_per_node):
         each = max(samples // layout.data, 1)
         yield Training(
             model=shape,
@@ -246,8 +246,19 @@ def _policies(
             sequence=demand.longest,
             document=0 if recipe.has_rollouts else demand.document,
             num_micro_batches=-(-each // min(micro, each)),
-            offload=replace(offload, has_one_thread=True),  # processes of Ray have one thread
+            offload=offload,
         )
+
+
+@lru_cache(maxsize=512)
+def _roomiest(shape: ModelShape, devices: int, devices_per_node: int) -> tuple[Layout, ...]:
+    """Return the Megatron layouts that hold least of the model on a device, the least divided of them first."""
+
+    def held(layout: Layout) -> float:
+        return parameters_of_a_stage(shape, layout)
+
+    layouts = sorted(_megatron_layouts(shape, devices, devices_per_node), key=held)[:_MOST_LAYOUTS]
+    return tuple(sorted(layouts, key=lambda layout: (layout.tensor * layout.pipeline, layout.expert)))
 
 
 def _ulysses_sizes(shape: ModelShape, fleet: Fleet) -> tuple[int, ...]:
@@ -258,9 +269,9 @@ def _ulysses_sizes(shape: ModelShape, fleet: Fleet) -> tuple[int, ...]:
     return tuple(n for n in divided if not is_grouped or shape.kv_heads % n == 0 or n % shape.kv_heads == 0)
 
 
-def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
+def _megatron_layouts(shape: ModelShape, devices: int, devices_per_node: int) -> list[Layout]:
     """Return the layouts that divide layers within a node and stages among nodes."""
-    devices, per_node = fleet.num_devices, min(fleet.devices_per_node, fleet.num_devices)
+    per_node = min(devices_per_node, devices)
     stages = stage_counts(shape, devices)
     experts = [n for n in powers(64) if shape.experts and shape.experts % n == 0] or [1]
     layouts = []
