@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from console.command_line.api_json import RunResultJson
 from console.command_line.run_table import run_table, wanted
 from console.embedded.ports import free_block
+from console.embedded.process_tree import die_with_parent
 from console.embedded.services import MANAGE
 
 MIN_REWARD = 0.85  # mean over the last steps; the demo reaches 0.93
@@ -122,9 +124,11 @@ def in_fresh_directory(arguments: Sequence[str]) -> int:
     data_dir = Path(tempfile.mkdtemp(prefix="pw-smoke-"))
     env = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
     env |= {"PITWALL_DATA_DIR": str(data_dir), "PITWALL_PORT": str(free_block(1, seed=f"web of {data_dir}")[0])}
+    smoke = _start([sys.executable, MANAGE, "smoke", "--here", *arguments], env=env)
     try:
-        return subprocess.run([sys.executable, MANAGE, "smoke", "--here", *arguments], env=env, check=False).returncode
+        return smoke.wait()
     finally:
+        _stop(smoke, signal.SIGTERM)
         shutil.rmtree(data_dir, ignore_errors=True)
 
 
@@ -136,7 +140,7 @@ def run_demo(data_dir: Path, *, changes: Sequence[str], seconds: float, say: Cal
     terminal = data_dir / "terminal.log"
     command = [sys.executable, MANAGE, "up", "--demo", *(f"--set={change}" for change in changes)]
     with terminal.open("wb") as output:
-        console = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        console = _start(command, stdout=output, stderr=subprocess.STDOUT)
     try:
         run_id = _wait_for_id(console, terminal)
         say(f"The console runs; the demo is run {run_id}.")
@@ -146,11 +150,27 @@ def run_demo(data_dir: Path, *, changes: Sequence[str], seconds: float, say: Cal
         say("\n".join(terminal.read_text(errors="replace").splitlines()[-80:]))
         raise
     finally:
-        console.send_signal(signal.SIGINT)
-        try:
-            console.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            console.kill()
+        _stop(console, signal.SIGINT)
+
+
+def leave_when_told() -> None:
+    """Make SIGTERM end this process as an exit does, so that what it started is stopped and what it wrote removed."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+
+
+def _start(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process that is told to end if this one dies."""
+    parent = os.getpid()
+    return subprocess.Popen(command, preexec_fn=lambda: die_with_parent(signal.SIGTERM, parent), **options)
+
+
+def _stop(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Tell a process to end, and wait for it; kill it if that takes too long."""
+    process.send_signal(number)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _wait_for_id(console: subprocess.Popen[bytes], terminal: Path) -> str:

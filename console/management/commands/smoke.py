@@ -7,7 +7,16 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from console.embedded.smoke import SmokeFailed, evaluate, in_fresh_directory, read_columns, run_demo, summary, table
+from console.embedded.smoke import (
+    SmokeFailed,
+    evaluate,
+    in_fresh_directory,
+    leave_when_told,
+    read_columns,
+    run_demo,
+    summary,
+    table,
+)
 
 
 class Command(BaseCommand):
@@ -31,6 +40,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Run, print the table and the verdict, exit."""
         changes: list[str] = options["set"]
+        leave_when_told()
         if not options["here"]:
             arguments = [f"--set={change}" for change in changes] + [f"--seconds={options['seconds']}"]
             sys.exit(in_fresh_directory(arguments))

@@ -1,11 +1,17 @@
 """The verdict on a demo run: learned, or not."""
 
 import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 
+from console.embedded.process_tree import parent_of
 from console.embedded.smoke import LearningResult, evaluate, table
+from tests.waiting import wait_until
 
 
 def columns(rewards: list[float], accuracies: dict[int, float]) -> dict[str, dict[int, float]]:
@@ -59,6 +65,7 @@ def test_the_exit_code_is_the_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reward: float, code: int, said: str
 ) -> None:
     command = "console.management.commands.smoke"
+    monkeypatch.setattr(f"{command}.leave_when_told", lambda: None)  # this process is pytest's
     monkeypatch.setattr(f"{command}.run_demo", lambda *_, **__: "r-1")
     monkeypatch.setattr(f"{command}.read_columns", lambda _: columns([reward] * 20, {20: 0.97}))
     monkeypatch.setattr(f"{command}.summary", lambda run_id, _: run_id)
@@ -68,3 +75,34 @@ def test_the_exit_code_is_the_verdict(
 
     assert ended.value.code == code
     assert said in capsys.readouterr().out
+
+
+_SMOKE = """
+import pathlib, sys, time
+from console.embedded import smoke
+smoke.MANAGE = sys.argv[1]
+smoke._wait_for_end = lambda *_, **__: time.sleep(60)
+smoke.leave_when_told()
+smoke.run_demo(pathlib.Path(sys.argv[2]), changes=[], seconds=60, say=lambda text: print(text, flush=True))
+"""
+_CONSOLE = """
+import os, pathlib, time
+pathlib.Path(__file__).with_suffix(".pid").write_text(str(os.getpid()))
+print("The demo run is queued: http://127.0.0.1/runs/r-1", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_console_ends_with_the_smoke_test_that_started_it(tmp_path: Path, number: signal.Signals) -> None:
+    console = tmp_path / "console.py"
+    console.write_text(_CONSOLE)
+    command = [sys.executable, "-c", _SMOKE, str(console), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as smoke:
+        assert smoke.stdout is not None
+        assert "r-1" in smoke.stdout.readline()
+        pid = int(console.with_suffix(".pid").read_text())
+        smoke.send_signal(number)
+
+    assert smoke.returncode == (128 + number if number == signal.SIGTERM else -number)
+    wait_until(lambda: parent_of(pid) is None, seconds=20, what="the console goes on")
