@@ -30,8 +30,9 @@ def is_autocast(training: Training) -> bool:
     what is computed with and nothing shards them, as nothing else could cast them then."""
     if training.compute == "fp32" or training.mixed_precision == "pure":
         return False
-    is_wide = ends_bytes(training) > compute_bytes(training)
-    return training.mixed_precision == "autocast" or (training.family == "plain" and is_wide)
+    if training.mixed_precision == "autocast":
+        return True
+    return training.family == "plain" and ends_bytes(training) > compute_bytes(training)
 
 
 def gathered_bytes(training: Training) -> float:
