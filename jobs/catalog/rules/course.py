@@ -52,20 +52,22 @@ class Course:
 
 
 def course(values: Sequence[float], window: int) -> Course:
-    """Return the course of at least `window` values."""
-    first, deviation = min(_FIRST, window), noise_now(values)
-    level = _level_of(values)
+    """Return the course of at least `window` values. Errors are those of the noise of all, or of the later half where
+    that is larger: of a reward that is hardly ever given at first, samples differ only once it is."""
+    first, is_grid = min(_FIRST, window), is_on_grid(values)
+    deviation = max(_noise(values, is_grid=is_grid), noise(values[len(values) // 2 :]))
+    level = _level_of(is_grid=is_grid)
     start = level(values[:first])
     if abs(values[0] - start) > _FAR * deviation and _is_outermost(values):
         first, start = 1, values[0]
-    levels = _levels(values, window)
+    levels = _levels(values, window, level)
     return Course(
         start=start,
         highest=max(start, *levels),
         lowest=min(start, *levels),
         now=levels[-1],
-        error=deviation * _change_error(values, window, window),
-        error_since_start=deviation * _change_error(values, first, window),
+        error=deviation * _change_error(window, window, is_grid=is_grid),
+        error_since_start=deviation * _change_error(first, window, is_grid=is_grid),
     )
 
 
@@ -75,16 +77,18 @@ def _is_outermost(values: Sequence[float]) -> bool:
     return values[0] > max(later) or values[0] < min(later)
 
 
-def _levels(values: Sequence[float], window: int) -> list[float]:
+_Level = Callable[[Sequence[float]], float]
+
+
+def _levels(values: Sequence[float], window: int, level: _Level) -> list[float]:
     """Return the levels of windows that overlap by half, the newest values being the last one."""
-    level = _level_of(values)
     ends = [*range(window, len(values) + 1, max(1, window // 2)), len(values)]
     return [level(values[end - window : end]) for end in ends]
 
 
-def _level_of(values: Sequence[float]) -> Callable[[Sequence[float]], float]:
+def _level_of(*, is_grid: bool) -> _Level:
     """Return what makes a level of some values of a series: their median, or their mean where they lie on a grid."""
-    return statistics.fmean if is_on_grid(values) else statistics.median
+    return statistics.fmean if is_grid else statistics.median
 
 
 def is_on_grid(values: Sequence[float]) -> bool:
@@ -104,9 +108,9 @@ def change_error(before: int, after: int) -> float:
     return _MEDIAN * math.sqrt(1.0 / before + 1.0 / after)
 
 
-def _change_error(values: Sequence[float], before: int, after: int) -> float:
+def _change_error(before: int, after: int, *, is_grid: bool) -> float:
     """Return the same of two levels of a series: on a grid these are means, which are surer by a fifth."""
-    return change_error(before, after) / (_MEDIAN if is_on_grid(values) else 1.0)
+    return change_error(before, after) / (_MEDIAN if is_grid else 1.0)
 
 
 def noise(values: Sequence[float]) -> float:
@@ -115,19 +119,16 @@ def noise(values: Sequence[float]) -> float:
     A second difference of independent values has the sixfold variance of one. Of values on a grid all of them count:
     the median would be 0 where a policy is mostly right or mostly wrong.
     """
+    return _noise(values, is_grid=is_on_grid(values)) if len(values) >= 4 else 0.0
+
+
+def _noise(values: Sequence[float], *, is_grid: bool) -> float:
     if len(values) < 4:
         return 0.0
     bends = [abs(a - 2 * b + c) for a, b, c in zip(values, values[1:], values[2:], strict=False)]
-    if is_on_grid(values):
+    if is_grid:
         return math.sqrt(math.fsum(bend * bend for bend in bends) / len(bends) / 6.0)
     return _SIGMA * statistics.median(bends) / math.sqrt(6.0)
-
-
-def noise_now(values: Sequence[float]) -> float:
-    """Return the noise of a series, or that of its later half where it is larger: of a reward that is hardly ever given
-    at first, samples differ only once it is.
-    """
-    return max(noise(values), noise(values[len(values) // 2 :]))
 
 
 def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
@@ -189,10 +190,11 @@ def is_flat(values: Sequence[float]) -> bool:
     standard error of sqrt(12 / n), and it has to be 2.05 of them off the bound, which is 2.05 itself.
     """
     window = max(_FIRST, len(values) // 6)
-    of, deviation, highest = course(values, window), noise(values), max(_levels(values, window))
+    is_grid = is_on_grid(values)
+    level, deviation = _level_of(is_grid=is_grid), _noise(values, is_grid=is_grid)
+    of, highest = course(values, window), max(_levels(values, window, level))
     starts = [(of.start, of.error_since_start)]
     count = 2 * _FIRST
-    level = _level_of(values)
     while count <= window:  # a longer start is surer, a shorter one is over before an early rise
         starts.append((level(values[:count]), deviation * change_error(count, window)))
         count *= 2

@@ -16,7 +16,6 @@ from jobs.catalog.rules.course import (
     is_on_grid,
     most_rise,
     noise,
-    noise_now,
     repeats,
     share,
 )
@@ -104,7 +103,7 @@ def test_a_fall_is_held_against_the_noise_of_its_later_half() -> None:
     rng = random.Random(4)
     few = [rng.choice((0.0, 0.5, 1.5, 2.5)) for _ in range(100)]
 
-    assert noise_now([*quiet, *few]) > 4 * noise([*quiet, *few[:40]])
+    assert course([*quiet, *few], 10).error > 3 * noise([*quiet, *few[:40]]) * change_error(10, 10)
     assert fell([*quiet, *few[:80]], 10)[0] == 0.0
     assert fell([*quiet, *few, *quiet], 10)[0] > 0.5
 
