@@ -128,7 +128,7 @@ def in_fresh_directory(arguments: Sequence[str]) -> int:
     try:
         return smoke.wait()
     finally:
-        _stop(smoke, signal.SIGTERM)
+        _stop(smoke)
         shutil.rmtree(data_dir, ignore_errors=True)
 
 
@@ -150,7 +150,7 @@ def run_demo(data_dir: Path, *, changes: Sequence[str], seconds: float, say: Cal
         say("\n".join(terminal.read_text(errors="replace").splitlines()[-80:]))
         raise
     finally:
-        _stop(console, signal.SIGINT)
+        _stop(console)
 
 
 def leave_when_told() -> None:
@@ -164,9 +164,9 @@ def _start(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, preexec_fn=lambda: die_with_parent(signal.SIGTERM, parent), **options)
 
 
-def _stop(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     """Tell a process to end, and wait for it; kill it if that takes too long."""
-    process.send_signal(number)
+    process.terminate()  # SIGINT is ignored by what a shell started in the background
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
