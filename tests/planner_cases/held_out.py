@@ -33,7 +33,15 @@ LEAST = 5  # readings below which a class is shown, and judged by nothing
 LEAST_SOURCES = 4  # below which what is left when one is left out says little: shown, and gated by nothing
 Check = Literal["bias", "coverage", "width"]
 _EVERY: tuple[Check, ...] = ("bias", "coverage", "width")
-NARROW = ("training, dense", "training, adapters", "decode, dense", "decode, experts", "rollout", "RL step")
+NARROW = (
+    "training, dense",
+    "training, experts",
+    "training, adapters",
+    "decode, dense",
+    "decode, experts",
+    "rollout",
+    "RL step",
+)
 """Classes whose width is gated. Bias and coverage of all are: an interval is honest first, and narrow where physics
 lets it be (docs/develop/planner-cases.md)."""
 UNLIKE = ("weight sync, ipc",)
