@@ -1,10 +1,14 @@
 """What a config says of how its checkpoint holds weights: bytes per element, scales included."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product
 from typing import Literal
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.shapes.config_values import ConfigValues
+from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues
+from jobs.planner.shapes.mixtures import EXPERTS
 
 _DTYPES = {
     "bfloat16": 2.0,
@@ -17,17 +21,20 @@ _DTYPES = {
     "auto": 2.0,
 }
 _SCALE_BYTES = 2  # of a group's scale in integer formats
+_MXFP4 = 4.25 / 8  # 4 bits, and 8 bits of scale for 32 elements
 _METHODS = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """`quantized_bytes` per element of the matrices it reaches, `element_bytes` of the rest; `name` is "" for none."""
+    """`quantized_bytes` per element of the matrices it reaches, `element_bytes` of the rest; `name` is "" for none.
+    `expert_bytes` of routed experts where they have a type of their own, else 0."""
 
     name: str
     quantized_bytes: float
     element_bytes: float
     reaches: Literal["layers", "experts"] = "layers"
+    expert_bytes: float = 0.0
 
 
 def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
@@ -48,7 +55,54 @@ def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
     rest = 2.0 if plain < 2 else plain
     if method == "mxfp4":  # gpt-oss, the one family that has it, keeps attention and router as they were
         return Quantization(name=method, quantized_bytes=quantized, element_bytes=rest, reaches="experts")
-    return Quantization(name=method, quantized_bytes=quantized, element_bytes=rest)
+    return Quantization(
+        name=method,
+        quantized_bytes=quantized,
+        element_bytes=rest,
+        reaches="experts" if _leaves_attention(table, text) else "layers",
+        # DeepSeek-V4: experts of 4 bits in a checkpoint of 8, whose quantization_config does not say so.
+        expert_bytes=_MXFP4 if method == "fp8" and text.value("expert_dtype") == "fp4" else 0.0,
+    )
+
+
+# What a list of modules that stay as they were may call them: what stands before a layer, and its parts.
+_BEFORE = ("model.", "model.language_model.", "language_model.model.", "language_model.", "")
+_ATTENTION = ("self_attn.o_proj", "self_attn.q_proj", "self_attn.q_b_proj")
+_EXPERTS = ("mlp.experts.0.down_proj", "block_sparse_moe.experts.0.w2", "mlp.experts", "block_sparse_moe.experts")
+
+
+def _leaves_attention(table: ConfigValues, text: ConfigValues) -> bool:
+    """Return True if a list of modules that stay as they were names attention and not the routed experts. Raises:
+    ShapeUnreadable."""
+    patterns: list[str] = []
+    for key in ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers"):
+        patterns += table.items(key, str) or ()
+    if not patterns or not any(text.has(key) for key in EXPERTS):
+        return False
+    number = text.optional_count("num_hidden_layers", limit=LAYER_LIMIT) or 1
+    whole = [each for pattern in patterns[:_MOST_PATTERNS] for each in _plain(pattern)]
+    layers = [f"{before}layers.{index}." for before, index in product(_BEFORE, {number // 2, number - 1})]
+    return _is_among(whole, layers, _ATTENTION) and not _is_among(whole, layers, _EXPERTS)
+
+
+_MOST_PATTERNS = 4096
+
+
+def _is_among(patterns: Iterable[str], layers: Iterable[str], parts: Iterable[str]) -> bool:
+    names = [layer + part for layer, part in product(layers, parts)]
+    return any(
+        fnmatchcase(name, pattern) if "*" in pattern else name == pattern or name.startswith(f"{pattern}.")
+        for pattern in patterns
+        for name in names
+    )
+
+
+def _plain(pattern: str) -> tuple[str, ...]:
+    """Return a pattern as shells have them; of a regular expression what such a pattern can say, else nothing."""
+    if not pattern.startswith("re:"):
+        return (pattern,)
+    simple = pattern[3:].strip("^$").replace(r"\.", "\0").replace(".*", "*").replace("\0", ".")
+    return (simple + "*",) if not set(simple) & set("\\[](){}|+?") else ()
 
 
 def _bytes(table: ConfigValues, method: str) -> float:
@@ -63,7 +117,7 @@ def _bytes(table: ConfigValues, method: str) -> float:
             )
         return 1.0 + 4 / (block[0] * block[1])
     if method == "mxfp4":
-        return 4.25 / 8  # 4 bits, and 8 bits of scale for 32 elements
+        return _MXFP4
     if method in ("gptq", "awq"):
         bits = table.count("bits", "w_bit", limit=8)
         return _grouped(bits, table.optional_count("group_size", "q_group_size", low=-1, limit=1 << 20) or 128)
