@@ -63,8 +63,8 @@ def vision_defaults(outer: str, kind: str) -> Mapping[str, Any]:
     return _all()["vision"].get(kind) or _all()["vision"].get(outer, {})
 
 
-def spellings(
-    values: Mapping[str, Any], *kinds: str, table: Literal["spelled", "spelled_vision"] = "spelled"
+def class_aliases(
+    values: Mapping[str, Any], *kinds: str, table: Literal["aliases", "vision_aliases"] = "aliases"
 ) -> Mapping[str, str]:
     """Return keys that a config does not have, with the other name that its class knows and the config has instead;
     the class is that of the first of the model types that has other names."""
@@ -84,7 +84,7 @@ def is_tied_by(outer: str, way: Literal["default", "text"]) -> bool:
 
 
 def class_stem(name: str) -> str:
-    """Return what classes of one model have in common, however they are spelled."""
+    """Return what names of one model's classes have in common, in whatever case and with whatever marks."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

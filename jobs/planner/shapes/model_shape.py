@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.shapes.class_defaults import is_tied_by, spellings, text_defaults
+from jobs.planner.shapes.class_defaults import class_aliases, is_tied_by, text_defaults
 from jobs.planner.shapes.config_doubts import doubts_of_known, doubts_of_unknown
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
 from jobs.planner.shapes.diffusion import is_diffusion
@@ -249,7 +249,9 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         mtp_parameters=mtp_layers * (layers[-1].total + 2 * hidden * hidden + 3 * norm),
         max_positions=text.optional_count("max_position_embeddings", "n_positions", limit=10**9) or 0,
         quantization=quantization.name,
-        quantized_bytes=quantization.quantized_bytes,
+        quantized_bytes=quantization.dense_bytes(
+            sum(layer.attention + layer.replicated_linear for layer in layers), sum(layer.mlp for layer in layers)
+        ),
         query_rank=main.query_rank,
         kv_rank=main.kv_rank,
         nope_size=main.nope_size,
@@ -326,8 +328,8 @@ def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
 
 def _aliases(family: Family, nested: ConfigValues, kind: str) -> Mapping[str, str]:
     """Return other names of keys: the family's, and those of transformers' class that the config has."""
-    spelled = spellings(nested.values, kind)
-    return {**{key: spelled.get(own, own) for key, own in family.aliases.items()}, **spelled}
+    others = class_aliases(nested.values, kind)
+    return {**{key: others.get(own, own) for key, own in family.aliases.items()}, **others}
 
 
 def _tower(outer: ConfigValues, hidden: int) -> tuple[int, tuple[str, ...]]:

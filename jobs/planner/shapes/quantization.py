@@ -28,13 +28,20 @@ _METHODS = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
     """`quantized_bytes` per element of the matrices it reaches, `element_bytes` of the rest; `name` is "" for none.
-    `expert_bytes` of routed experts where they have a type of their own, else 0."""
+    `expert_bytes` of routed experts and `mlp_bytes` of dense MLPs where they have a type of their own, else 0."""
 
     name: str
     quantized_bytes: float
     element_bytes: float
     reaches: Literal["layers", "experts"] = "layers"
     expert_bytes: float = 0.0
+    mlp_bytes: float = 0.0
+
+    def dense_bytes(self, attention: int, mlp: int) -> float:
+        """Return the bytes per element of attention and MLPs of so many elements together."""
+        if not self.mlp_bytes or not attention + mlp:
+            return self.quantized_bytes
+        return (attention * self.quantized_bytes + mlp * self.mlp_bytes) / (attention + mlp)
 
 
 def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
@@ -51,6 +58,8 @@ def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
     if table is None:
         return Quantization(name="", quantized_bytes=plain, element_bytes=plain)
     method = table.text("quant_method", "modelopt" if table.has("quant_algo") else None).lower()
+    if method == "modelopt" and table.value("quant_algo") == "MIXED_PRECISION":
+        return _mixed(table, plain)
     quantized = _bytes(table, method)
     rest = 2.0 if plain < 2 else plain
     if method == "mxfp4":  # gpt-oss, the one family that has it, keeps attention and router as they were
@@ -62,6 +71,37 @@ def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
         reaches="experts" if _leaves_attention(table, text) else "layers",
         # DeepSeek-V4: experts of 4 bits in a checkpoint of 8, whose quantization_config does not say so.
         expert_bytes=_MXFP4 if method == "fp8" and text.value("expert_dtype") == "fp4" else 0.0,
+    )
+
+
+def _mixed(table: ConfigValues, plain: float) -> Quantization:
+    """Return how a checkpoint is held of which modelopt lists every quantized module with its own type: attention,
+    MLPs and routed experts, each by what the first module of its kind has."""
+    listed = table.table("quantized_layers")
+    if listed is None:
+        raise table.refusal("quantized_layers", Sentence("is missing. It must be a table of modules."))
+    kinds: dict[str, float] = {}
+    for name in listed.values:
+        kind = "expert" if "experts" in name else "mlp" if ".mlp." in name else "attention"
+        if kind not in kinds and ("attn" in name or kind != "attention"):
+            module = listed.table(name)
+            kinds[kind] = _algorithm(module, module.text("quant_algo")) if module is not None else plain
+    return Quantization(
+        name="modelopt",
+        quantized_bytes=kinds.get("attention", plain),
+        element_bytes=2.0 if plain < 2 else plain,
+        expert_bytes=kinds.get("expert", plain),
+        mlp_bytes=kinds.get("mlp", plain),
+    )
+
+
+def _algorithm(table: ConfigValues, algorithm: str) -> float:
+    if algorithm.upper() == "FP8":
+        return 1.0
+    if algorithm.upper().endswith("NVFP4"):
+        return 4.5 / 8  # 4 bits, and 8 bits of scale for 16 elements
+    raise table.refusal(
+        "quant_algo", Sentence("is {algorithm}. Known are FP8, NVFP4.", algorithm=table.shown(algorithm))
     )
 
 
@@ -132,14 +172,7 @@ def _bytes(table: ConfigValues, method: str) -> float:
     if method in ("compressed-tensors", "compressed_tensors"):
         return _compressed(table)
     if method == "modelopt":
-        algorithm = table.text("quant_algo").upper()
-        if algorithm == "FP8":
-            return 1.0
-        if algorithm == "NVFP4":
-            return 4.5 / 8  # 4 bits, and 8 bits of scale for 16 elements
-        raise table.refusal(
-            "quant_algo", Sentence("is {algorithm}. Known are FP8, NVFP4.", algorithm=table.shown(algorithm))
-        )
+        return _algorithm(table, table.text("quant_algo"))
     raise table.refusal(
         "quant_method", Sentence("is {method}. Known are {methods}.", method=table.shown(method), methods=_METHODS)
     )

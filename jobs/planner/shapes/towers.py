@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.planner.shapes.class_defaults import has_tower_by_default, spellings, vision_defaults
+from jobs.planner.shapes.class_defaults import class_aliases, has_tower_by_default, vision_defaults
 from jobs.planner.shapes.config_values import ConfigValues
 from jobs.planner.shapes.tower_parts import (
     Part,
@@ -223,7 +223,7 @@ def vision_of(outer: ConfigValues, hidden: int) -> Vision | None:
     kind = str(outer.value("model_type"))
     body = str(values.value("model_type"))
     usual = {**tower.defaults, **vision_defaults(kind, body)}
-    aliases = spellings(values.values, body, kind, table="spelled_vision")
+    aliases = class_aliases(values.values, body, kind, table="vision_aliases")
     values = ConfigValues(values=values.values, name=outer.name, path=values.path, defaults=usual, aliases=aliases)
     return Vision(outer, values, values.count(*tower.sides), hidden)
 

@@ -59,6 +59,23 @@ def test_modules_that_stay_as_they_were_are_told_by_their_list(ignore: list[str]
     assert _mixture(**_FOUR_BITS, ignore=ignore).quantizes == reaches
 
 
+def test_a_mixed_checkpoint_has_the_bytes_of_each_of_its_parts() -> None:
+    """Modelopt's MIXED_PRECISION: attention in 8 bits, MLPs in 4 with 8 bits of scale for 16 of them."""
+    dense = models()["qwen3-8b"].config
+    listed = {
+        "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+        "model.layers.0.mlp.up_proj": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+    }
+    mixed = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": listed}
+    shape = read_shape({**dense, "quantization_config": mixed})
+    attention, mlp = (sum(getattr(layer, part) for layer in shape.layers) for part in ("attention", "mlp"))
+    wide = read_shape(dense).checkpoint_bytes()
+    assert wide - shape.checkpoint_bytes() == pytest.approx(attention * 1 + mlp * (2 - 4.5 / 8), abs=1)
+    routed = {**listed, "model.layers.0.mlp.experts": {"quant_algo": "NVFP4"}}
+    assert _mixture(**{**mixed, "quantized_layers": routed}).expert_bytes == 4.5 / 8
+    assert _mixture(**mixed).expert_bytes == 2.0  # experts that are not listed stay as they were
+
+
 def test_experts_may_have_a_type_of_their_own() -> None:
     """DeepSeek-V4: 8 bits, experts 4 bits with 8 bits of scale for 32 of them."""
     config = {**models()["kimi-k2"].config, "quantization_config": {"quant_method": "fp8"}}

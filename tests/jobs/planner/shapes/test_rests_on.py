@@ -63,13 +63,13 @@ def test_another_class_than_the_decoder_of_its_type_is_said(name: str) -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        {"architectures": ["LLaMAForCausalLM"]},  # as early conversions spell it
+        {"architectures": ["LLaMAForCausalLM"]},  # as early conversions write it
         {"architectures": ["LlamaModel"], "tie_word_embeddings": True},  # no head of its own that could be missing
         {"architectures": []},
         {"architectures": None},
     ],
 )
-def test_its_own_class_is_known_however_it_is_spelled(config: dict[str, Any]) -> None:
+def test_its_own_class_is_known_however_it_is_written(config: dict[str, Any]) -> None:
     assert read_shape({**_LLAMA, **config}).is_exact
 
 

@@ -81,7 +81,7 @@ def class_defaults() -> dict[str, dict[str, Any]]:
     for kind in sorted(FAMILIES):
         if kind in CONFIG_MAPPING:
             text[kind] = _values(CONFIG_MAPPING[kind])
-            names[kind] = _spellings(CONFIG_MAPPING[kind])
+            names[kind] = _aliases(CONFIG_MAPPING[kind])
     vision, tied, seen, towers = {}, {}, {}, {}
     for kind in types():
         if kind not in KINDS or kind not in CONFIG_MAPPING:
@@ -94,17 +94,17 @@ def class_defaults() -> dict[str, dict[str, Any]]:
         inner = CONFIG_MAPPING[kind].sub_configs.get("vision_config")
         if isinstance(inner, type) and is_dataclass(inner):
             vision[kind] = _values(inner)
-            seen[kind] = _spellings(inner)
+            seen[kind] = _aliases(inner)
         body = str((whole.get("vision_config") or {}).get("model_type"))
         if body in CONFIG_MAPPING:
             vision[body] = _values(CONFIG_MAPPING[body])
-            seen[body] = _spellings(CONFIG_MAPPING[body])
+            seen[body] = _aliases(CONFIG_MAPPING[body])
     made = {"text": text, "tied": tied, "vision": vision, "tower": towers, "classes": _classes()}
-    spelled = {"spelled": names, "spelled_vision": seen}
-    return {**made, **{name: {kind: row for kind, row in table.items() if row} for name, table in spelled.items()}}
+    own_names = {"aliases": names, "vision_aliases": seen}
+    return {**made, **{name: {kind: row for kind, row in table.items() if row} for name, table in own_names.items()}}
 
 
-def _spellings(config: type[Any]) -> dict[str, list[str]]:
+def _aliases(config: type[Any]) -> dict[str, list[str]]:
     """Return the other names that a class takes for its keys (attribute_map), where the planner may ask for these."""
     made: dict[str, list[str]] = {}
     own = {each.name for each in fields(config)}
