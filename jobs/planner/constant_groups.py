@@ -63,6 +63,7 @@ class EngineConstants:
     sglang_window_share: float
     sglang_nccl_bytes: float
     sglang_state_ratio: float
+    sglang_load_bytes: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

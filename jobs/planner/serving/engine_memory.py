@@ -72,7 +72,8 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
     if engine.name == "sglang":
         free = accelerator.usable_bytes - context - others
         budget = math.floor(free * engine.utilization)
-        spare = budget - max(weights)
+        others += round(constants.engine.sglang_load_bytes)
+        spare = budget - max(weights) - round(constants.engine.sglang_load_bytes)
         shares = (constants.engine.sglang_window_share, constants.engine.sglang_state_ratio)
         cache = sglang_cache(engine, engine.kv_cache_bytes or spare, *shares)
     else:

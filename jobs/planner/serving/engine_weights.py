@@ -65,7 +65,8 @@ def expert_bytes(layer: LayerShape, engine: Engine) -> float:
     if model.quantization == "mxfp4" and engine.weight_bytes is None and layer.experts:
         width = model.expert_width // (1 if engine.expert > 1 else engine.tensor)
         elements *= _padded(model.hidden, _MXFP4_HIDDEN) * _padded(width, _MXFP4_WIDTH)
-    return elements * matrix_bytes(engine)
+    own = model.expert_bytes if engine.weight_bytes is None else 0
+    return elements * (own or matrix_bytes(engine))
 
 
 def expert_ranks(engine: Engine) -> int:

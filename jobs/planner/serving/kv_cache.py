@@ -7,7 +7,7 @@ what fits of sequences of the greatest length.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.planner.job import Engine
 from jobs.planner.shapes.layer_shapes import LayerShape
@@ -16,6 +16,8 @@ from jobs.planner.shapes.model_shape import ModelShape
 BLOCK_TOKENS = 16  # vLLM's block on CUDA and ROCm unless it is set; of SGLang 1
 _ENDLESS = 1 << 31  # tokens, beyond any context
 _STATE_BYTES = 2  # an element of a linear attention's state, unless it is float32
+# vLLM (DeepseekV32IndexerCache) and SGLang (index_k_with_scale_buffer): 8 bits each, and a float32 for 128 of them.
+_INDEXED_BYTES = 1 + 4 / 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +77,10 @@ class KvCache:
 
 
 def layer_token_bytes(layer: LayerShape, tensor: int, element_bytes: float) -> int:
-    """Return bytes of keys and values of one token in one layer on one device; a latent is whole on each."""
+    """Return bytes of keys and values of one token in one layer on one device; a latent is whole on each, and what an
+    indexer keeps has a type of its own."""
     if not layer.cache_heads:
-        return round(layer.cache * element_bytes)
+        return round((layer.cache - layer.indexed) * element_bytes + layer.indexed * _INDEXED_BYTES)
     return round(layer.cache // layer.cache_heads * max(layer.cache_heads // tensor, 1) * element_bytes)
 
 
@@ -169,13 +172,18 @@ def _times(most: int, own: int) -> int:
     return most // own if own and not most % own else 1
 
 
+def _with_own_cache(layer: LayerShape) -> LayerShape:
+    return replace(layer, cache=layer.shared_cache, has_cache=True) if layer.shared_cache else layer
+
+
 def sglang_cache(engine: Engine, free: int, window_share: float, state_ratio: float) -> KvCache:
     """Return how SGLang cuts `free` bytes: layers with a window have a pool of `window_share` of the others' tokens.
 
-    States have a pool of their own beside that of tokens (handle_max_mamba_cache): `state_ratio` of its bytes, or those
-    of `max_num_seqs` where no prefix is kept. Where no layer keeps anything of a token, each sequence has its states.
+    A layer that uses another's keys and values has room for its own nevertheless. States have a pool of their own
+    beside that of tokens (handle_max_mamba_cache): `state_ratio` of its bytes, or those of `max_num_seqs` where no
+    prefix is kept. Where no layer keeps anything of a token, each sequence has its states.
     """
-    stage = [engine.model.layers[i] for i in max(stages(engine), key=len)]
+    stage = [_with_own_cache(engine.model.layers[i]) for i in max(stages(engine), key=len)]
     seen = [layer for layer in stage if layer.has_cache]
     whole, windowed = (
         token_bytes((layer for layer in seen if bool(layer.window) == has_window), engine.tensor, engine.kv_bytes)

@@ -6,6 +6,7 @@ no config of a model, and is refused. A `text_config` or `vision_config` holds d
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -45,8 +46,8 @@ SIZES = frozenset(
 
 
 @cache
-def _all() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    read: Mapping[str, Mapping[str, Mapping[str, Any]]]
+def _all() -> Mapping[str, Mapping[str, Any]]:
+    read: Mapping[str, Mapping[str, Any]]
     read = json.loads(files("jobs.planner.shapes").joinpath("class_defaults.json").read_text(encoding="utf-8"))
     return read
 
@@ -62,6 +63,38 @@ def vision_defaults(outer: str, kind: str) -> Mapping[str, Any]:
     return _all()["vision"].get(kind) or _all()["vision"].get(outer, {})
 
 
+def class_aliases(
+    values: Mapping[str, Any], *kinds: str, table: Literal["aliases", "vision_aliases"] = "aliases"
+) -> Mapping[str, str]:
+    """Return keys that a config does not have, with the other name that its class knows and the config has instead;
+    the class is that of the first of the model types that has other names."""
+    names: Mapping[str, list[str]] = next((_all()[table][kind] for kind in kinds if kind in _all()[table]), {})
+    there = {key: next((other for other in others if other in values), None) for key, others in names.items()}
+    return {key: other for key, other in there.items() if other is not None and key not in values}
+
+
+def has_tower_by_default(kind: str) -> bool:
+    """Return True if transformers builds an image tower for a model type whose config describes none."""
+    return bool(_all()["tower"].get(kind))
+
+
 def is_tied_by(outer: str, way: Literal["default", "text"]) -> bool:
     """Return True if a model that wraps a decoder ties head and embedding: by default, or if its `text_config` does."""
     return bool(_all()["tied"].get(outer, {}).get(way))
+
+
+def class_stem(name: str) -> str:
+    """Return what names of one model's classes have in common, in whatever case and with whatever marks."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+@cache
+def class_stems(kind: str) -> frozenset[str]:
+    """Return the stems of the classes that transformers has for a model type, none where it does not have it."""
+    return frozenset(_all()["classes"].get(kind, {}).get("stems", ()))
+
+
+@cache
+def class_sizes(kind: str) -> frozenset[str]:
+    """Return the keys called a size that a type's own class takes."""
+    return frozenset(_all()["classes"].get(kind, {}).get("sizes", ()))

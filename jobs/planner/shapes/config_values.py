@@ -119,10 +119,10 @@ class ConfigValues:
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return true or false; `default` where the key is absent or null. Raises: ShapeUnreadable."""
+        """Return true or false; `default` where the key is absent, false where it is null. Raises: ShapeUnreadable."""
         value = self.value(key)
         if value is None:
-            return default
+            return default and key not in self.values
         if not isinstance(value, bool):
             raise self.refusal(key, Sentence("is {value}. It must be true or false.", value=self.shown(value)))
         return value

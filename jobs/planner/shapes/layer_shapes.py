@@ -12,11 +12,11 @@ class LayerShape:
     routers, and what else every tensor rank holds whole; `replicated_linear` are those of them that are matrices of
     linear layers (the down-projections of MLA). `window`: tokens that attention sees, 0 for all. `largest_matrix`:
     elements of the largest single matrix. `has_cache` is False for a layer that keeps no keys and values per token;
-    `cache` are the elements it keeps of each token, those of an indexer included, `cache_heads` the heads by which
-    tensor parallelism divides them (0: whole on each rank, as a latent is). `state` are the elements it keeps of a
-    sequence, however long: linear attention, state spaces, convolutions; a layer may have both or neither.
-    `float_state` of them are float32 whatever the model is. `kind` is what mixes tokens, "" for nothing. `norms` of the
-    hidden state, each of `hidden` elements (twice that with biases).
+    `cache` are the elements it keeps of each token, those of an indexer (`indexed`) included, `cache_heads` the heads
+    by which tensor parallelism divides them (0: whole on each rank, as a latent is), `shared_cache` those that another
+    layer keeps for it. `state` are the elements it keeps of a sequence, however long: linear attention, state spaces,
+    convolutions; a layer may have both or neither. `float_state` of them are float32 whatever the model is. `kind` is
+    what mixes tokens, "" for nothing. `norms` of the hidden state, each of `hidden` elements (twice that with biases).
     """
 
     attention: int
@@ -33,6 +33,8 @@ class LayerShape:
     norms: int = 2
     cache: int = 0
     cache_heads: int = 0
+    indexed: int = 0
+    shared_cache: int = 0
     kind: str = "attention"
 
     @property
@@ -61,9 +63,9 @@ class LayerKind:
 class Mixer:
     """What mixes tokens in a layer: sizes, and elements by what happens to them when a model is divided.
 
-    Of MLA `head_size` is that of queries and keys, nope + rope; ranks are 0 without it. `cache`, `state`, `kind` as in
-    LayerShape; `experts` are elements of routed experts in it; `is_rough`: its memory and time are not modelled, only
-    its parameters are counted.
+    Of MLA `head_size` is that of queries and keys, nope + rope; ranks are 0 without it. `cache`, `indexed`,
+    `shared_cache`, `state`, `kind` as in LayerShape; `experts` are elements of routed experts in it; `is_rough`: its
+    memory and time are not modelled, only its parameters are counted.
     """
 
     heads: int = 0
@@ -80,6 +82,8 @@ class Mixer:
     experts: int = 0
     largest: int = 0
     cache: int = 0
+    indexed: int = 0
+    shared_cache: int = 0
     state: int = 0
     float_state: int = 0
     kind: str = "attention"

@@ -82,6 +82,8 @@ def _layer(
         float_state=mixer.float_state,
         norms=norms,
         cache=mixer.cache,
+        indexed=mixer.indexed,
+        shared_cache=mixer.shared_cache,
         cache_heads=0 if mixer.kv_rank else mixer.kv_heads,
         kind=mixer.kind,
     )

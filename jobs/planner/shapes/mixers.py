@@ -47,6 +47,7 @@ def attention(
         replicated=replicated,
         largest=hidden * max(inner, kv),
         cache=kv + value if projections else 0,
+        shared_cache=0 if projections else kv + value,
         is_rough=projections != 2 or sizes.value != sizes.size or family.output_gate in ("projection", "head"),
     )
 
@@ -96,6 +97,7 @@ def read_latent_attention(config: ConfigValues, family: Family, hidden: int, kin
         replicated_linear=down + linear,
         largest=max((query_rank or hidden) * query, kv_rank * heads * (nope + value), heads * value * hidden),
         cache=kv_rank + rope + remaining,
+        indexed=remaining,
         kind="latent attention with an indexer" if family.indexer else "latent attention",
         is_rough=bool(family.indexer),
     )

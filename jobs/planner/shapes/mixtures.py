@@ -5,7 +5,7 @@ from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues
 from jobs.planner.shapes.families import Family
 from jobs.planner.shapes.layer_shapes import Mixture
 
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k_experts")
 _WIDTHS = ("moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size")
 _SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
@@ -15,17 +15,17 @@ _FEEDS = {"dense": False, "sparse": True, "moe": True, "hash_moe": True}
 def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixture | None:
     """Return the sizes of the experts, None for a model without. Raises: ShapeUnreadable."""
     experts = config.optional_count(
-        *_EXPERTS, low=1 if family.mixture and not family.may_lack_experts else 0, limit=100_000
+        *EXPERTS, low=1 if family.mixture and not family.may_lack_experts else 0, limit=100_000
     )
     if experts == 0 or (experts is None and not family.mixture):
         return None
     if experts is None:
         raise config.refusal(
-            _EXPERTS[0],
+            EXPERTS[0],
             Sentence(
                 "is missing (also called {second}, {third}). It must be a whole number.",
-                second=_EXPERTS[1],
-                third=_EXPERTS[2],
+                second=EXPERTS[1],
+                third=EXPERTS[2],
             ),
         )
     per_token = config.count(*_CHOSEN, limit=100_000)
@@ -103,6 +103,16 @@ def _listed(config: ConfigValues, num_layers: int) -> tuple[bool, ...] | None:
                 Sentence("must be a number or a list of {num_layers} zeros and ones.", num_layers=num_layers),
             )
         return tuple(value == 1 for value in numbers)
+    if chosen is None and config.has("moe_layers_enum"):
+        chosen = _enumerated(config)
     if chosen is not None:
         return tuple(index in set(chosen) for index in range(num_layers))
     return None
+
+
+def _enumerated(config: ConfigValues) -> tuple[int, ...]:
+    """Return layers that are listed in a text, as hubs have them of Step-3.5: "3,4,5"."""
+    items = [item.strip() for item in config.text("moe_layers_enum").split(",") if item.strip()]
+    if not all(item.isascii() and item.isdigit() and len(item) < 5 for item in items):
+        raise config.refusal("moe_layers_enum", Sentence("must be layers, separated by commas."))
+    return tuple(map(int, items))

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.shapes.class_defaults import is_tied_by, text_defaults
+from jobs.planner.shapes.class_defaults import class_aliases, is_tied_by, text_defaults
+from jobs.planner.shapes.config_doubts import doubts_of_known, doubts_of_unknown
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
 from jobs.planner.shapes.diffusion import is_diffusion
 from jobs.planner.shapes.entries.known import FAMILIES, GENERIC, REFUSED
@@ -20,10 +21,9 @@ from jobs.planner.shapes.layer_kinds import read_kinds
 from jobs.planner.shapes.layer_shapes import LayerShape, Mixer
 from jobs.planner.shapes.layers import norm_elements, read_layers
 from jobs.planner.shapes.mixtures import read_mixture
-from jobs.planner.shapes.neutral_keys import NEUTRAL
 from jobs.planner.shapes.quantization import read_quantization
 from jobs.planner.shapes.served_parts import rotary_elements, tower_about
-from jobs.planner.shapes.towers import KINDS, hearing_of, tower_of
+from jobs.planner.shapes.towers import KINDS, hearing_of, lacks_tower, tower_of
 
 __all__ = ["LayerShape", "ModelShape", "ShapeUnreadable", "read_shape"]
 
@@ -49,7 +49,8 @@ class ModelShape:
     Of MLA, `query` = `kv` = a*(nope+rope), what heads see after the up-projections, and `query_rank` (0: queries are
     not compressed), `kv_rank`, `nope_size`, `rope_size`, `value_size` are its parts; all 0 without it. `is_gated`: the
     MLP has three matrices, else two. `element_bytes` of what is not quantized; `quantizes`: all matrices of the layers,
-    or only the experts. `is_exact` is False for a model type that is not known, counted as most decoders are built.
+    or only the experts; `expert_bytes` per element of these where they have a type of their own, else 0. `is_exact` is
+    False for a model type that is not known, counted as most decoders are built.
     `parameters` are all, P, without multi-token prediction; `active_parameters` those that one token touches, with
     embeddings and routers in full; `expert_parameters` those of all routed experts. `rotary` are elements of the tables
     of positions that an engine keeps, `tower` of the part that sees images: neither is in `parameters`. `image`: what
@@ -107,6 +108,7 @@ class ModelShape:
     rough_layers: tuple[str, ...] = ()
     has_fused_attention: bool = True
     has_expert_bias: bool = False
+    expert_bytes: float = 0.0
     parameters: int = field(init=False, repr=False, compare=False)
     active_parameters: int = field(init=False, repr=False, compare=False)
     expert_parameters: int = field(init=False, repr=False, compare=False)
@@ -166,10 +168,13 @@ class ModelShape:
 
         Embedding, head, norms and routers keep `element_bytes`; what is quantized takes `quantized_bytes`.
         """
-        quantized = self.expert_parameters
+        experts = self.expert_parameters
+        quantized = 0
         if self.quantizes == "layers":
-            quantized += sum(layer.attention + layer.mlp + layer.replicated_linear for layer in self.layers)
-        return round(quantized * self.quantized_bytes + (self.parameters - quantized) * self.element_bytes)
+            quantized = sum(layer.attention + layer.mlp + layer.replicated_linear for layer in self.layers)
+        rest = self.parameters - experts - quantized
+        size = experts * (self.expert_bytes or self.quantized_bytes) + quantized * self.quantized_bytes
+        return round(size + rest * self.element_bytes)
 
 
 def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
@@ -193,7 +198,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         name=name,
         path=nested.path,
         defaults={**text_defaults(kind, is_alone=nested is outer), **family.defaults},
-        aliases=family.aliases,
+        aliases=_aliases(family, nested, kind),
     )
     if text.flag("add_cross_attention", False):
         raise text.refusal(
@@ -214,7 +219,9 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     rotary = rotary_elements(text, main.rope_size or main.head_size)
     has_mla = main.kv_rank > 0
     tower, doubts = _tower(outer, hidden)
-    rests_on = (*(() if family.is_exact else _rests_on(text, kind)), *doubts)
+    is_tied = _is_tied(outer, text, family)
+    own = doubts_of_known(outer, text, kind, is_tied=is_tied) if family.is_exact else doubts_of_unknown(text, kind)
+    rests_on = (*own, *doubts)
     counted = ModelShape(
         name=name,
         model_type=kind,
@@ -227,7 +234,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         kv=main.kv_heads * main.head_size,
         mlp_width=width,
         vocab=vocab,
-        is_tied=_is_tied(outer, text, family),
+        is_tied=is_tied,
         final=norm * family.has_final_norm.of(text) + vocab * family.head_bias.of(text),
         experts=mixture.experts if mixture else 0,
         experts_per_token=mixture.per_token if mixture else 0,
@@ -242,7 +249,9 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         mtp_parameters=mtp_layers * (layers[-1].total + 2 * hidden * hidden + 3 * norm),
         max_positions=text.optional_count("max_position_embeddings", "n_positions", limit=10**9) or 0,
         quantization=quantization.name,
-        quantized_bytes=quantization.quantized_bytes,
+        quantized_bytes=quantization.dense_bytes(
+            sum(layer.attention + layer.replicated_linear for layer in layers), sum(layer.mlp for layer in layers)
+        ),
         query_rank=main.query_rank,
         kv_rank=main.kv_rank,
         nope_size=main.nope_size,
@@ -261,6 +270,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         rough_layers=tuple(dict.fromkeys(mixer.kind for _, mixer in made if mixer.is_rough)),
         has_fused_attention=kind not in _WITH_SCORES,
         has_expert_bias=family.has_expert_bias,
+        expert_bytes=quantization.expert_bytes,
     )
     return overruled(counted, read_headers(outer))
 
@@ -316,19 +326,18 @@ def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
     return GENERIC
 
 
-def _rests_on(text: ConfigValues, kind: str) -> tuple[str, ...]:
-    """Return what a count rests on that nobody checked, with the keys of its config that nobody understood."""
-    said = [Sentence("Its model type {kind} is not known: counted as most decoders are built.", kind=text.shown(kind))]
-    foreign = [key for key in text.left() if key not in NEUTRAL]
-    if foreign:
-        said.append(Sentence("These keys of its config were not understood: {keys}.", keys=", ".join(foreign[:12])))
-    return tuple(said)
+def _aliases(family: Family, nested: ConfigValues, kind: str) -> Mapping[str, str]:
+    """Return other names of keys: the family's, and those of transformers' class that the config has."""
+    others = class_aliases(nested.values, kind)
+    return {**{key: others.get(own, own) for key, own in family.aliases.items()}, **others}
 
 
 def _tower(outer: ConfigValues, hidden: int) -> tuple[int, tuple[str, ...]]:
     """Return the elements of what sees images, and what they rest on where its kind is not known."""
     doubts: list[str] = []
     exact = tower_of(outer, hidden)
+    if lacks_tower(outer):
+        doubts.append(Sentence("vision_config is missing: what sees images is not counted."))
     if exact is None:
         kind = outer.shown(outer.value("model_type"))
         doubts.append(Sentence("What sees images in {kind} is not known: counted as most of its kind.", kind=kind))
@@ -374,7 +383,7 @@ def _is_tied(outer: ConfigValues, text: ConfigValues, family: Family) -> bool:
     kind = str(outer.value("model_type"))
     if is_tied_by(kind, "text") and text.flag("tie_word_embeddings", family.tied):
         return True
-    if outer.has("tie_word_embeddings"):
+    if "tie_word_embeddings" in outer.values:
         return outer.flag("tie_word_embeddings", False)
     return is_tied_by(kind, "default") or (kind not in KINDS and text.flag("tie_word_embeddings", family.tied))
 

@@ -1,5 +1,9 @@
 """Keys of a config that change no parameter, whatever the model: how it is run, written, named and sampled."""
 
+import re
+
+from jobs.planner.shapes.config_values import ConfigValues
+
 NEUTRAL = frozenset(
     [
         "_name_or_path",
@@ -105,3 +109,33 @@ NEUTRAL = frozenset(
         "swiglu_limit",
     ]
 )
+
+# What follows from other keys, or is read under another name, in types that are known.
+IMPLIED = frozenset(
+    [
+        "attention_chunk_size",
+        "attention_sink_size",
+        "head_dim",
+        "num_hash_layers",
+        "num_hidden_layers",
+        "num_key_value_heads",
+        "qk_head_dim",
+        "qk_rope_head_dim",
+        "sliding_window_size",
+        "time_step_rank",
+    ]
+)
+
+_SIZE = re.compile(r".*(size|dim|rank|width|heads|experts|layers)")
+_PREDICTION = re.compile(r"(^|_)(mtp|nextn)_|_mtp(_|$)")  # layers of multi-token prediction, which are told apart
+
+
+def is_size_of_its_own(config: ConfigValues, key: str) -> bool:
+    """Return True if a key is called a size and is a number above 1, unless the key it ends with says the same."""
+    value = config.values.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 2:
+        return False
+    if _SIZE.fullmatch(key) is None or _PREDICTION.search(key):
+        return False
+    parts = key.split("_")
+    return not any(config.values.get("_".join(parts[index:])) == value for index in range(1, len(parts)))

@@ -1,10 +1,14 @@
 """What a config says of how its checkpoint holds weights: bytes per element, scales included."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product
 from typing import Literal
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.shapes.config_values import ConfigValues
+from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues
+from jobs.planner.shapes.mixtures import EXPERTS
 
 _DTYPES = {
     "bfloat16": 2.0,
@@ -17,17 +21,27 @@ _DTYPES = {
     "auto": 2.0,
 }
 _SCALE_BYTES = 2  # of a group's scale in integer formats
+_MXFP4 = 4.25 / 8  # 4 bits, and 8 bits of scale for 32 elements
 _METHODS = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """`quantized_bytes` per element of the matrices it reaches, `element_bytes` of the rest; `name` is "" for none."""
+    """`quantized_bytes` per element of the matrices it reaches, `element_bytes` of the rest; `name` is "" for none.
+    `expert_bytes` of routed experts and `mlp_bytes` of dense MLPs where they have a type of their own, else 0."""
 
     name: str
     quantized_bytes: float
     element_bytes: float
     reaches: Literal["layers", "experts"] = "layers"
+    expert_bytes: float = 0.0
+    mlp_bytes: float = 0.0
+
+    def dense_bytes(self, attention: int, mlp: int) -> float:
+        """Return the bytes per element of attention and MLPs of so many elements together."""
+        if not self.mlp_bytes or not attention + mlp:
+            return self.quantized_bytes
+        return (attention * self.quantized_bytes + mlp * self.mlp_bytes) / (attention + mlp)
 
 
 def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
@@ -44,11 +58,91 @@ def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
     if table is None:
         return Quantization(name="", quantized_bytes=plain, element_bytes=plain)
     method = table.text("quant_method", "modelopt" if table.has("quant_algo") else None).lower()
+    if method == "modelopt" and table.value("quant_algo") == "MIXED_PRECISION":
+        return _mixed(table, plain)
     quantized = _bytes(table, method)
     rest = 2.0 if plain < 2 else plain
     if method == "mxfp4":  # gpt-oss, the one family that has it, keeps attention and router as they were
         return Quantization(name=method, quantized_bytes=quantized, element_bytes=rest, reaches="experts")
-    return Quantization(name=method, quantized_bytes=quantized, element_bytes=rest)
+    return Quantization(
+        name=method,
+        quantized_bytes=quantized,
+        element_bytes=rest,
+        reaches="experts" if _leaves_attention(table, text) else "layers",
+        # DeepSeek-V4: experts of 4 bits in a checkpoint of 8, whose quantization_config does not say so.
+        expert_bytes=_MXFP4 if method == "fp8" and text.value("expert_dtype") == "fp4" else 0.0,
+    )
+
+
+def _mixed(table: ConfigValues, plain: float) -> Quantization:
+    """Return how a checkpoint is held of which modelopt lists every quantized module with its own type: attention,
+    MLPs and routed experts, each by what the first module of its kind has."""
+    listed = table.table("quantized_layers")
+    if listed is None:
+        raise table.refusal("quantized_layers", Sentence("is missing. It must be a table of modules."))
+    kinds: dict[str, float] = {}
+    for name in listed.values:
+        kind = "expert" if "experts" in name else "mlp" if ".mlp." in name else "attention"
+        if kind not in kinds and ("attn" in name or kind != "attention"):
+            module = listed.table(name)
+            kinds[kind] = _algorithm(module, module.text("quant_algo")) if module is not None else plain
+    return Quantization(
+        name="modelopt",
+        quantized_bytes=kinds.get("attention", plain),
+        element_bytes=2.0 if plain < 2 else plain,
+        expert_bytes=kinds.get("expert", plain),
+        mlp_bytes=kinds.get("mlp", plain),
+    )
+
+
+def _algorithm(table: ConfigValues, algorithm: str) -> float:
+    if algorithm.upper() == "FP8":
+        return 1.0
+    if algorithm.upper().endswith("NVFP4"):
+        return 4.5 / 8  # 4 bits, and 8 bits of scale for 16 elements
+    raise table.refusal(
+        "quant_algo", Sentence("is {algorithm}. Known are FP8, NVFP4.", algorithm=table.shown(algorithm))
+    )
+
+
+# What a list of modules that stay as they were may call them: what stands before a layer, and its parts.
+_BEFORE = ("model.", "model.language_model.", "language_model.model.", "language_model.", "")
+_ATTENTION = ("self_attn.o_proj", "self_attn.q_proj", "self_attn.q_b_proj")
+_EXPERTS = ("mlp.experts.0.down_proj", "block_sparse_moe.experts.0.w2", "mlp.experts", "block_sparse_moe.experts")
+
+
+def _leaves_attention(table: ConfigValues, text: ConfigValues) -> bool:
+    """Return True if a list of modules that stay as they were names attention and not the routed experts. Raises:
+    ShapeUnreadable."""
+    patterns: list[str] = []
+    for key in ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers"):
+        patterns += table.items(key, str) or ()
+    if not patterns or not any(text.has(key) for key in EXPERTS):
+        return False
+    number = text.optional_count("num_hidden_layers", limit=LAYER_LIMIT) or 1
+    whole = [each for pattern in patterns[:_MOST_PATTERNS] for each in _plain(pattern)]
+    layers = [f"{before}layers.{index}." for before, index in product(_BEFORE, {number // 2, number - 1})]
+    return _is_among(whole, layers, _ATTENTION) and not _is_among(whole, layers, _EXPERTS)
+
+
+_MOST_PATTERNS = 4096
+
+
+def _is_among(patterns: Iterable[str], layers: Iterable[str], parts: Iterable[str]) -> bool:
+    names = [layer + part for layer, part in product(layers, parts)]
+    return any(
+        fnmatchcase(name, pattern) if "*" in pattern else name == pattern or name.startswith(f"{pattern}.")
+        for pattern in patterns
+        for name in names
+    )
+
+
+def _plain(pattern: str) -> tuple[str, ...]:
+    """Return a pattern as shells have them; of a regular expression what such a pattern can say, else nothing."""
+    if not pattern.startswith("re:"):
+        return (pattern,)
+    simple = pattern[3:].strip("^$").replace(r"\.", "\0").replace(".*", "*").replace("\0", ".")
+    return (simple + "*",) if not set(simple) & set("\\[](){}|+?") else ()
 
 
 def _bytes(table: ConfigValues, method: str) -> float:
@@ -63,7 +157,7 @@ def _bytes(table: ConfigValues, method: str) -> float:
             )
         return 1.0 + 4 / (block[0] * block[1])
     if method == "mxfp4":
-        return 4.25 / 8  # 4 bits, and 8 bits of scale for 32 elements
+        return _MXFP4
     if method in ("gptq", "awq"):
         bits = table.count("bits", "w_bit", limit=8)
         return _grouped(bits, table.optional_count("group_size", "q_group_size", low=-1, limit=1 << 20) or 128)
@@ -78,14 +172,7 @@ def _bytes(table: ConfigValues, method: str) -> float:
     if method in ("compressed-tensors", "compressed_tensors"):
         return _compressed(table)
     if method == "modelopt":
-        algorithm = table.text("quant_algo").upper()
-        if algorithm == "FP8":
-            return 1.0
-        if algorithm == "NVFP4":
-            return 4.5 / 8  # 4 bits, and 8 bits of scale for 16 elements
-        raise table.refusal(
-            "quant_algo", Sentence("is {algorithm}. Known are FP8, NVFP4.", algorithm=table.shown(algorithm))
-        )
+        return _algorithm(table, table.text("quant_algo"))
     raise table.refusal(
         "quant_method", Sentence("is {method}. Known are {methods}.", method=table.shown(method), methods=_METHODS)
     )

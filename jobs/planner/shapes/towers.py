@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.planner.shapes.class_defaults import vision_defaults
+from jobs.planner.shapes.class_defaults import class_aliases, has_tower_by_default, vision_defaults
 from jobs.planner.shapes.config_values import ConfigValues
 from jobs.planner.shapes.tower_parts import (
     Part,
@@ -207,6 +207,13 @@ def tower_of(outer: ConfigValues, hidden: int) -> int | None:
     return sum(part(vision) for part in tower.parts)
 
 
+def lacks_tower(outer: ConfigValues) -> bool:
+    """Return True for a model that sees images whose config says nothing of its tower, nor that it has none."""
+    if outer.table("text_config") is None or outer.table("vision_config") is not None:
+        return False
+    return has_tower_by_default(str(outer.value("model_type"))) and not outer.flag("language_model_only", False)
+
+
 def vision_of(outer: ConfigValues, hidden: int) -> Vision | None:
     """Return the config of a tower before a decoder of `hidden`, with what its class takes for absent keys; None
     without one, or where its kind is not known. Raises: ShapeUnreadable."""
@@ -214,8 +221,10 @@ def vision_of(outer: ConfigValues, hidden: int) -> Vision | None:
     if values is None or tower is None:
         return None
     kind = str(outer.value("model_type"))
-    usual = {**tower.defaults, **vision_defaults(kind, str(values.value("model_type")))}
-    values = ConfigValues(values=values.values, name=outer.name, path=values.path, defaults=usual)
+    body = str(values.value("model_type"))
+    usual = {**tower.defaults, **vision_defaults(kind, body)}
+    aliases = class_aliases(values.values, body, kind, table="vision_aliases")
+    values = ConfigValues(values=values.values, name=outer.name, path=values.path, defaults=usual, aliases=aliases)
     return Vision(outer, values, values.count(*tower.sides), hidden)
 
 

@@ -64,7 +64,9 @@ def _attention_of_laguna(config: ConfigValues, family: Family, hidden: int, kind
 
 
 def _layers_of_step(config: ConfigValues, family: Family, num_layers: int) -> tuple[LayerKind, ...]:
-    heads = config.optional_count("num_sliding_attention_heads") or 0
+    other = config.table("attention_other_setting")  # as its hub has it
+    where = config if other is None or config.has("num_sliding_attention_heads") else other
+    heads = where.optional_count("num_attention_heads" if where is other else "num_sliding_attention_heads") or 0
     kinds = read_mixers(config, family, num_layers)
     return tuple(replace(kind, variant=heads if kind.mixer == SLIDING else 0) for kind in kinds)
 
@@ -256,7 +258,8 @@ EXPERTS: Mapping[str, Family] = {
         kinds=_layers_of_step,
         mixture=True,
         aliases={"shared_expert_intermediate_size": "share_expert_dim"},
-        defaults={"num_local_experts": None},  # its class has one that its code does not read
+        # Its class has a number of experts that its code does not read.
+        defaults={"num_local_experts": None, "first_k_dense_replace": 3},
     ),
     "mellum": Family(qk_norm="head", mixture=True),
     "cohere2_moe": Family(norms=1, mixture=True, windows="pattern", tied=True, defaults={"sliding_window_pattern": 4}),

@@ -296,6 +296,7 @@ HYBRID: Mapping[str, Family] = {
     "nemotron_h": Family(
         norms=1,
         defaults={"n_groups": 8},
+        aliases={"head_dim": "attention_head_dim"},
         kinds=_nemotron_layers,
         mixers={LINEAR: mamba2},
         is_gated=False,

@@ -222,8 +222,10 @@ def test_devices_that_cannot_read_one_another_exchange_through_the_host() -> Non
 def test_sglang_takes_a_share_of_what_is_free() -> None:
     served = engine(name="sglang", utilization=0.8)
     taken = engine_memory(served, H100, shipped_constants())
-    free = H100.usable_bytes - shipped_constants().engine.context_bytes
-    assert taken.rollout_kv_bytes == pytest.approx(0.8 * free - weight_bytes(served, 0), abs=57_344)
+    constants = shipped_constants().engine
+    loaded = weight_bytes(served, 0) + constants.sglang_load_bytes
+    free = H100.usable_bytes - constants.context_bytes
+    assert taken.rollout_kv_bytes == pytest.approx(0.8 * free - loaded, abs=57_344)
     assert taken.kv_tokens == taken.rollout_kv_bytes // 57_344
 
 

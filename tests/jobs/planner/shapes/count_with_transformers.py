@@ -2,12 +2,14 @@
 
     python -m tests.jobs.planner.shapes.count_with_transformers      (make proof-shapes)
 
-Of each type it builds a small model of its own defaults, then one for each value that can be changed, and keeps
-those whose count differs; beside them configs as hubs have them (`hub_configs.py`). Nothing is fetched, no code but
-transformers' own is run. `test_counts.py` compares all of it with the planner in a second.
+Of each type it builds a small model of its own defaults, then one for each value that can be changed, left out, null
+or under another name, and keeps those whose count differs; beside them configs as hubs have them (`hub_configs.py`).
+Nothing is fetched, no code but transformers' own is run. `test_counts.py` compares all of it with the planner in a
+second.
 """
 
 import copy
+import dataclasses
 import json
 import logging
 import signal
@@ -19,6 +21,7 @@ from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS
 
 COUNTS = Path(__file__).parent / "counts.json"
 ABSENT = "absent"
+RENAMED = "as:"
 SECONDS = 60  # of one model; those that compute values in Python while they are built take longer
 
 _LAYERS = 6
@@ -176,12 +179,18 @@ def _merged(table: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def variations(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Return changes of one value each, as path and value: numbers twice as large, flags the other way."""
+    """Return changes of one value each, as path and value: numbers twice as large, flags the other way, flags and
+    lists null, all absent, and numbers twice as large under another name that the type's class knows."""
     for path, table in [("", config)] + [
         (f"{key}.", config[key]) for key in ("text_config", "vision_config") if isinstance(config.get(key), dict)
     ]:
         for key, value in table.items():
-            if key in _LAYER_KEYS or key in _PER_LAYER or any(part in key for part in _LEAVE):
+            if key in _LAYER_KEYS or any(part in key for part in _LEAVE):
+                continue
+            if isinstance(value, bool | list):
+                yield f"{path}{key}", None
+            if key in _PER_LAYER:
+                yield f"{path}{key}", ABSENT
                 continue
             if isinstance(value, bool):
                 yield f"{path}{key}", not value
@@ -195,6 +204,20 @@ def variations(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             and "kv_lora_rank" not in table
         ):
             yield f"{path}head_dim", 48
+        for key, other in _other_names(str(table.get("model_type"))):
+            if isinstance(table.get(key), int) and key not in _LAYER_KEYS and table[key] > 1:
+                yield f"{path}{key}", f"{RENAMED}{other}"
+
+
+def _other_names(kind: str) -> Iterator[tuple[str, str]]:
+    """Return keys of a type with other names of theirs that its class takes, and that are no keys of their own."""
+    from transformers import CONFIG_MAPPING
+
+    if kind in CONFIG_MAPPING:
+        own = {each.name for each in dataclasses.fields(CONFIG_MAPPING[kind])}
+        for other, key in sorted(CONFIG_MAPPING[kind].attribute_map.items()):
+            if other not in own:
+                yield key, other
 
 
 def changed(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
@@ -204,6 +227,9 @@ def changed(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     *tables, key = path.split(".")
     for name in tables:
         table = table[name]
+    if isinstance(value, str) and value.startswith(RENAMED):
+        table[value.removeprefix(RENAMED)] = 2 * table.pop(key)
+        return made
     table[key] = value
     if value == ABSENT:
         del table[key]

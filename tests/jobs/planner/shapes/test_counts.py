@@ -15,6 +15,7 @@ import pytest
 from jobs.planner.shapes.config_values import ShapeUnreadable
 from jobs.planner.shapes.entries.known import FAMILIES, REFUSED
 from jobs.planner.shapes.model_shape import ModelShape, read_shape
+from jobs.planner.shapes.towers import KINDS
 from tests.jobs.planner.shapes.count_with_transformers import ABSENT, COUNTS, changed, variations
 from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS
 
@@ -31,10 +32,16 @@ def _counts() -> dict[str, Any]:
 def _miss(config: dict[str, Any], number: int) -> str:
     """Return what is wrong with the planner's count of a config, "" where it is right or refused with the key."""
     try:
-        shape = read_shape({"architectures": ["AnyForCausalLM"], **config})
+        shape = read_shape(_asked(config))
     except ShapeUnreadable as refused:
         return "" if refused.key and refused.key in str(refused) else f"refused without a key: {refused}"
     return "" if abs(_all(shape) - number) <= _NEAR * number else f"{_all(shape) / number - 1:+.2%}, {shape.rests_on}"
+
+
+def _asked(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config that calls itself a causal language model where its type does not say so."""
+    kind = (config.get("text_config") or config).get("model_type")
+    return config if kind in FAMILIES else {"architectures": ["AnyForCausalLM"], **config}
 
 
 def _all(shape: ModelShape) -> int:
@@ -75,6 +82,19 @@ def test_what_a_config_leaves_out_is_what_transformers_fills_in() -> None:
     assert found == {}
 
 
+def test_a_tower_that_no_key_describes_is_said_not_to_be_counted() -> None:
+    """Transformers builds one of its class's own sizes."""
+    for kind, row in _counts()["types"].items():
+        config = row.get("config", {})
+        if kind in KINDS and {"text_config", "vision_config"} <= set(config) and "parameters" in row:
+            for value in (ABSENT, None):
+                try:
+                    shape = read_shape(_asked(changed(config, "vision_config", value)))
+                except ShapeUnreadable:
+                    continue
+                assert "vision_config is missing: what sees images is not counted." in shape.rests_on, kind
+
+
 @pytest.mark.parametrize("name", HUB_CONFIGS)
 def test_configs_of_released_models_are_counted_to_the_last_parameter(name: str) -> None:
     shape = read_shape(HUB_CONFIGS[name], name=name)
@@ -109,7 +129,7 @@ def test_most_types_are_counted_exactly() -> None:
     for row in _counts()["types"].values():
         if "parameters" in row:
             try:
-                exact += read_shape({"architectures": ["AnyForCausalLM"], **row["config"]}).is_exact
+                exact += read_shape(_asked(row["config"])).is_exact
             except ShapeUnreadable:
                 continue
     assert exact >= 150

@@ -50,6 +50,67 @@ def test_a_type_of_transformers_that_is_not_described_is_refused_by_name(kind: s
     assert refused.value.key == "model_type"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["LlamaForSequenceClassification", "LlamaModel", "LlamaForCausalLMEagle3", "LlavaLlamaForCausalLM", "Medusa"],
+)
+def test_another_class_than_the_decoder_of_its_type_is_said(name: str) -> None:
+    shape = read_shape({**_LLAMA, "architectures": [name]})
+    said = f"Its architectures name '{name}': counted as 'llama' with a head for its vocabulary."
+    assert (shape.is_exact, doubts(shape)) == (False, (said,))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"architectures": ["LLaMAForCausalLM"]},  # as early conversions write it
+        {"architectures": ["LlamaModel"], "tie_word_embeddings": True},  # no head of its own that could be missing
+        {"architectures": []},
+        {"architectures": None},
+    ],
+)
+def test_its_own_class_is_known_however_it_is_written(config: dict[str, Any]) -> None:
+    assert read_shape({**_LLAMA, **config}).is_exact
+
+
+def test_a_size_that_its_class_does_not_have_is_said() -> None:
+    """Kimi-K3 calls itself kimi_linear, and its experts work in a size that those of that type do not have."""
+    config = HUB_CONFIGS["moonshotai/Kimi-Linear-48B-A3B-Instruct"]
+    assert read_shape({**config, "use_something": True, "num_beams": 4, "mtp_hidden_size": 64}).is_exact
+    assert read_shape({**config, "own_num_attention_heads": config["num_attention_heads"]}).is_exact
+    shape = read_shape({**config, "routed_expert_hidden_size": 1024})
+    assert doubts(shape)[:1] == ("These keys of its config were not understood: routed_expert_hidden_size.",)
+
+
+def test_step_lists_its_layers_of_experts_in_a_text_and_heads_in_a_table() -> None:
+    """As its hub has them; transformers makes of both what the longer keys say."""
+    config = {
+        "model_type": "step3p5",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_attention_groups": 2,
+        "head_dim": 16,
+        "vocab_size": 100,
+        "moe_num_experts": 4,
+        "moe_top_k": 2,
+        "moe_intermediate_size": 32,
+        "share_expert_dims": 32,
+        "layer_types": ["full_attention", "sliding_attention"] * 2,
+        "sliding_window": 8,
+    }
+    hub = {**config, "moe_layers_enum": "1, 3,", "attention_other_setting": {"num_attention_heads": 6}}
+    long = {
+        **config,
+        "mlp_layer_types": ["dense", "sparse", "dense", "sparse"],
+        "num_sliding_attention_heads": 6,
+    }
+    assert read_shape(hub) == read_shape(long)
+    with pytest.raises(ShapeUnreadable, match="moe_layers_enum must be layers"):
+        read_shape({**hub, "moe_layers_enum": "1-3"})
+
+
 def test_headers_that_confirm_the_count_make_it_exact() -> None:
     counted = read_shape(_NEW)
     shape = _held(_NEW, counted.parameters)
