@@ -42,6 +42,7 @@ SPEC: dict[str, Any] = {
 }
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
+    "hardware": {"layout": "split"},
     "knobs": KNOBS | {"train.num_steps": 400, "rollout.prompts_per_step": 4, "rollout.samples_per_prompt": 4},
 }
 OF_ROLES: dict[str, Any] = {"roles": ["policy", "vllm"], "ranks": [0]}
