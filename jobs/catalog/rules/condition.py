@@ -45,6 +45,8 @@ Say = Callable[[str], str]
 _NOTHING = (math.nan, math.nan, math.nan)
 DEFAULT_WINDOW = 10
 PATIENCE = 30  # values before a metric can be called flat
+_APART = 2  # steps from one value to the next, on average, of a trainer that reports now and then: each tells of them all
+_PATIENCE_APART = 2 / 3  # of the values that are asked for otherwise: noise alone is called flat as seldom
 _MOST_PATIENCE = 1000  # of a run that is to be very long: rewards that rise late may lie still for a third of it
 _KEYS = {"metric", "over", "statistic", "window", "least", "above", "below"}
 
@@ -185,7 +187,8 @@ class Condition:
 
     def _course(self, values: Sequence[float], planned: int, step: int) -> tuple[float, float, float]:
         if self.statistic == _FLAT:
-            is_long = len(values) >= self.least and step >= min(_MOST_PATIENCE, planned // 2)
+            least = self.least * (_PATIENCE_APART if step >= _APART * len(values) else 1.0)
+            is_long = len(values) >= least and step >= min(_MOST_PATIENCE, planned // 2)
             gains = [-value for value in values] if self.is_better_low else values
             is_flat = is_long and course.is_flat(gains)
             return (float(len(values)), math.nan, values[-1]) if is_flat else _NOTHING
