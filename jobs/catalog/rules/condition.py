@@ -25,8 +25,8 @@
 | `share` | of a share of groups: what it is at least, by how many groups there were |
 
 With `over`, each value is divided by the other metric's at the same place, counted from the end. A window that is not
-full says nothing yet: at the start of a run everything moves. `not_finite` and `told` are exceptions. `least` asks for more
-values than the window has.
+full says nothing yet: at the start of a run everything moves. `not_finite` and `told` are exceptions. `least` asks for
+more values than the window has.
 """
 
 import math
@@ -45,7 +45,7 @@ Say = Callable[[str], str]
 _NOTHING = (math.nan, math.nan, math.nan)
 DEFAULT_WINDOW = 10
 PATIENCE = 30  # values before a metric can be called flat
-_APART = 2  # steps from one value to the next, on average, of a trainer that reports now and then: each tells of them all
+_APART = 2  # steps from one value to the next of a trainer that reports now and then: each tells of all of them
 _PATIENCE_APART = 2 / 3  # of the values that are asked for otherwise: noise alone is called flat as seldom
 _MOST_PATIENCE = 1000  # of a run that is to be very long: rewards that rise late may lie still for a third of it
 _KEYS = {"metric", "over", "statistic", "window", "least", "above", "below"}

@@ -53,9 +53,12 @@ class Course:
 
 
 def course(values: Sequence[float], window: int) -> Course:
-    """Return the course of at least `window` values. Errors are those of the noise of all, or of the later half where
-    that is larger and has values enough: of a reward that is hardly ever given at first, samples differ only once it is,
-    and of four evaluations half of the bends may be the turn that is looked for."""
+    """Return the course of at least `window` values.
+
+    Errors are those of the noise of all, or of the later half where that is larger and has values enough: of a reward
+    that is hardly ever given at first, samples differ only once it is, and of four evaluations half of the bends may be
+    the turn that is looked for.
+    """
     first, is_grid = min(_FIRST, window), is_on_grid(values)
     later = values[len(values) // 2 :]
     deviation = max(_noise(values, is_grid=is_grid), noise(later) if len(later) >= _TURNS else 0.0)
