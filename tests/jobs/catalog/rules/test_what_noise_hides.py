@@ -215,7 +215,7 @@ def test_an_entropy_that_grows_while_the_reward_does_is_no_explosion() -> None:
 
 @pytest.mark.parametrize(("tokens", "wanted"), [(4.0, False), (40.0, True)])
 def test_answers_of_a_few_tokens_may_differ_more_per_token(tokens: float, wanted: bool) -> None:
-    numbers: dict[str, list[float | None]] = {"kl/reference": [0.7] * 10, "response/length_mean": [tokens] * 10}
+    numbers: dict[str, list[float | None]] = {"kl/reference": [0.1] * 5 + [0.7] * 10, "response/length_mean": [tokens] * 15}
 
     assert ("kl_runs_away" in named("grpo", numbers, planned=100)) == wanted
 
@@ -311,3 +311,14 @@ def test_pairs_whose_margins_stay_at_nothing_are_named_after_half_of_a_short_run
     assert "pairs_not_learned" in named("dpo", {"loss/pairs": loss, "pairs/margin": still}, planned=40)
     assert "pairs_not_learned" not in named("dpo", {"loss/pairs": loss, "pairs/margin": still}, planned=400)
     assert "pairs_not_learned" not in named("dpo", {"loss/pairs": loss, "pairs/margin": moves}, planned=40)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "wanted"),
+    [(1.05, 1.0, False), (0.4, 0.7, True), (2.5, 2.4, True)],
+)
+def test_a_policy_that_began_away_from_its_reference_does_not_run_away(first: float, last: float, wanted: bool) -> None:
+    """TRL takes a model without its adapters for the reference: those that were tuned before are away from it."""
+    divergence: list[float | None] = [first + (last - first) * min(1.0, step / 20) for step in range(40)]
+
+    assert ("kl_runs_away" in named("grpo", {"kl/reference": divergence}, planned=100)) == wanted
