@@ -260,6 +260,7 @@ def test_an_eighth_above_the_lowest_is_named_of_eight_evaluations(held_out: list
     [
         ([0.05, 0.15, 0.1, 0.125] * 8, False),  # 42 of 400: may be fewer than a tenth
         ([0.5, 0.0, 0.0] * 10, False),  # 7 of 40
+        ([0.0] * 20 + [0.025] * 6 + [0.3] * 4, False),  # four steps of ten
         ([0.2, 0.15, 0.175, 0.125] * 8, True),  # 65 of 400
         ([0.5, 0.0] * 15, True),  # 10 of 40
     ],
