@@ -93,7 +93,7 @@ TEXTS: Mapping[str, str] = {
     "above": "{metric}: {statistic} of the last {window} values is {value}, above {bound}",
     "below": "{metric}: {statistic} of the last {window} values is {value}, below {bound}",
     _NOT_FINITE: "{metric}: not a number in {value} of its last {window} values",
-    _TOLD: "{metric}: told in {value} of the last {window} values",
+    _TOLD: "{metric}: {value} of the last {window} values are there",
     "mean": "the mean",
     "median": "the median",
     "min": "the smallest",

@@ -215,7 +215,7 @@ def test_an_entropy_that_grows_while_the_reward_does_is_no_explosion() -> None:
 
 @pytest.mark.parametrize(("tokens", "wanted"), [(4.0, False), (40.0, True)])
 def test_answers_of_a_few_tokens_may_differ_more_per_token(tokens: float, wanted: bool) -> None:
-    numbers: dict[str, list[float | None]] = {"kl/reference": [0.1] * 5 + [0.7] * 10, "response/length_mean": [tokens] * 15}
+    numbers: Numbers = {"kl/reference": [0.1] * 5 + [0.7] * 10, "response/length_mean": [tokens] * 15}
 
     assert ("kl_runs_away" in named("grpo", numbers, planned=100)) == wanted
 
