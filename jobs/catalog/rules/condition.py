@@ -10,6 +10,7 @@
 | `spread` | the largest less the smallest |
 | `growth` | mean of the later half divided by that of the earlier half |
 | `not_finite` | how many are nan or infinite |
+| `told` | how many there are, also none |
 | `repeats` | the share of those that are the same as their median: what it is at least, by how many there are |
 | `trend` | Mann and Kendall's z: how surely they rise (above 2) or fall (below -2) |
 
@@ -24,8 +25,8 @@
 | `share` | of a share of groups: what it is at least, by how many groups there were |
 
 With `over`, each value is divided by the other metric's at the same place, counted from the end. A window that is not
-full says nothing yet: at the start of a run everything moves. `not_finite` is the exception. `least` asks for more
-values than the window has.
+full says nothing yet: at the start of a run everything moves. `not_finite` and `told` are exceptions. `least` asks for
+more values than the window has.
 """
 
 import math
@@ -44,6 +45,8 @@ Say = Callable[[str], str]
 _NOTHING = (math.nan, math.nan, math.nan)
 DEFAULT_WINDOW = 10
 PATIENCE = 30  # values before a metric can be called flat
+_APART = 2  # steps from one value to the next of a trainer that reports now and then: each tells of all of them
+_PATIENCE_APART = 2 / 3  # of the values that are asked for otherwise: noise alone is called flat as seldom
 _MOST_PATIENCE = 1000  # of a run that is to be very long: rewards that rise late may lie still for a third of it
 _KEYS = {"metric", "over", "statistic", "window", "least", "above", "below"}
 
@@ -81,6 +84,7 @@ _COURSES: Mapping[str, _Levels] = {
 _FLAT = "flat"
 _FLAT_LOW = "flat_low"  # the sentence of a metric that is better low
 _NOT_FINITE = "not_finite"
+_TOLD = "told"
 _SHARE = "share"  # told in percent
 _NO_RISE = "no_rise"  # the sentence of a trend that is below its bound
 _ONE_ABOVE, _ONE_BELOW = "one_above", "one_below"  # the sentences of a single value
@@ -89,6 +93,7 @@ TEXTS: Mapping[str, str] = {
     "above": "{metric}: {statistic} of the last {window} values is {value}, above {bound}",
     "below": "{metric}: {statistic} of the last {window} values is {value}, below {bound}",
     _NOT_FINITE: "{metric}: not a number in {value} of its last {window} values",
+    _TOLD: "{metric}: {value} of the last {window} values are there",
     "mean": "the mean",
     "median": "the median",
     "min": "the smallest",
@@ -151,7 +156,7 @@ class Condition:
         """Return the key of the sentence; `word`: the bound is "above" or "below"."""
         if self.statistic == _FLAT:
             return _FLAT_LOW if self.is_better_low else _FLAT
-        if self.statistic in (_NOT_FINITE, *_COURSES):
+        if self.statistic in (_NOT_FINITE, _TOLD, *_COURSES):
             return self.statistic
         if self.statistic == "trend" and word == "below":
             return _NO_RISE
@@ -164,6 +169,8 @@ class Condition:
         values = numbers.get(self.metric, ())
         if self.statistic == _NOT_FINITE:
             return float(sum(not _is_finite(value) for value in values[-self.window :])), math.nan, math.nan
+        if self.statistic == _TOLD:
+            return float(len(values[-self.window :])), math.nan, math.nan
         if self.statistic in _COURSES or self.statistic == _FLAT:
             numbers_alone = [value for value in values if value is not None and math.isfinite(value)]
             return self._course(numbers_alone, planned, step or len(numbers_alone))
@@ -180,7 +187,8 @@ class Condition:
 
     def _course(self, values: Sequence[float], planned: int, step: int) -> tuple[float, float, float]:
         if self.statistic == _FLAT:
-            is_long = len(values) >= self.least and step >= min(_MOST_PATIENCE, planned // 2)
+            least = self.least * (_PATIENCE_APART if step >= _APART * len(values) else 1.0)
+            is_long = len(values) >= least and step >= min(_MOST_PATIENCE, planned // 2)
             gains = [-value for value in values] if self.is_better_low else values
             is_flat = is_long and course.is_flat(gains)
             return (float(len(values)), math.nan, values[-1]) if is_flat else _NOTHING
@@ -203,7 +211,7 @@ def condition(name: str, table: Mapping[str, Any]) -> Condition:
         if key in table and table[key] not in metrics():
             raise ValueError(f"{name}: there is no metric {table[key]!r} in the dictionary.")
     statistic = table["statistic"]
-    names = (*_STATISTICS, *_COURSES, _FLAT, _NOT_FINITE)
+    names = (*_STATISTICS, *_COURSES, _FLAT, _NOT_FINITE, _TOLD)
     if statistic not in names:
         raise ValueError(f"{name}: {statistic!r} is no statistic. Use {', '.join(names)}.")
     if ("above" in table) == ("below" in table):

@@ -18,21 +18,24 @@ KL, LENGTH = "kl/reference", "response/length_mean"
 _SURE = 4.0  # standard errors that a reward has to have risen by to have risen
 _WINDOW = 10
 _OF_START = 0.5  # of a reward of which nothing else is known: what there is to gain
+_FURTHER = 2.0  # times as far as it has come, at most: a run that goes on may rise by as much again
 IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
 NEEDED = {"reward/mean", "reward/max", "reward/std", LENGTH, *IN_NATS.values()}
 _UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
 
 
-def with_meanings(spec: RunSpec, numbers: Numbers) -> Numbers:
+def with_meanings(spec: RunSpec, numbers: Numbers, *, planned: int = 0, step: int = 0) -> Numbers:
     """Return the numbers with each step's mean reward over the most that it can be, where that is known, and with
     implicit rewards of responses in nats, which are what the policy has gained or lost of their likelihood.
 
-    An implicit reward is beta times them (DPO, arXiv 2305.18290, equation 5).
+    An implicit reward is beta times them (DPO, arXiv 2305.18290, equation 5). `planned` are the steps that the run is
+    to have, 0 where nobody knows, `step` the one that it has reached, 0 where each reward is one.
     """
     rewards = numbers.get("reward/mean", ())
     most = _most(spec, numbers, rewards)
     more = {SHARE: _over(rewards, most)} if most else {RISE: _of_rise(numbers, rewards)}
-    more[UNSEEN] = _unseen(rewards, most, numbers.get("reward/std", ()))
+    further = min(_FURTHER, max(1.0, planned / (step or len(rewards) or 1)))
+    more[UNSEEN] = _over(_unseen(rewards, most, numbers.get("reward/std", ())), 1 / further)
     more["kl/response"] = _of_responses(numbers)
     beta = spec.knobs.get("pairs.beta")
     if beta is not None and isinstance(beta.value, (int, float)) and beta.value > 0:

@@ -248,7 +248,7 @@ def in_metrics(
     *, spec: RunSpec, metrics: Numbers, planned: int = 0, step: int = 0, say: Say = str
 ) -> Mapping[str, tuple[SymptomEvidence, ...]]:
     """Return what the metrics alone tell of, by the id of the symptom; see `matches`."""
-    numbers = with_meanings(spec, metrics)
+    numbers = with_meanings(spec, metrics, planned=planned, step=step)
     evidence = {
         symptom.id: _in_metrics(symptom, numbers, (planned, step), say)
         for symptom in symptoms().values()

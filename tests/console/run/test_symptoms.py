@@ -162,7 +162,7 @@ def test_the_api_gives_changes_as_values_and_the_place_of_a_line(editor: Client,
 
 def test_what_may_follow_from_another_symptom_is_folded_under_it(editor: Client, project: Project) -> None:
     run = make_run(project, state="running")
-    values = {"kl/reference": 0.9, "response/truncated_fraction": 1.0}
+    values = {"kl/reference": 2.9, "response/truncated_fraction": 1.0}
     reported = [metric(step, **values) for step in range(1, 31)]
     store([delivery(run.pk, 1, reported)], memory=AttemptCache(), now=NOW)
 

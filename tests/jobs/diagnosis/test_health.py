@@ -85,7 +85,7 @@ def test_a_resume_takes_back_what_was_judged_of_the_dead_branch() -> None:
 def test_what_ended_while_the_console_was_away_is_judged_and_the_trash_is_not() -> None:
     run, gone = make_run(state="running"), make_run(state="running")
     for one in (run, gone):
-        tell(one, dict.fromkeys(range(1, 13), 0.9))
+        tell(one, dict.fromkeys(range(1, 13), 2.9))
         end(one)
     Run.objects.filter(pk=gone.pk).update(trashed_at=NOW)
 

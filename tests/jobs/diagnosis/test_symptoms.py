@@ -187,7 +187,7 @@ def test_of_a_long_run_the_newest_values_count_and_those_with_which_it_began(is_
 
 def test_what_began_first_stands_first_as_the_rest_often_follows_from_it() -> None:
     run = make_run(state="running")
-    values(run, range(1, 31), kl__reference=0.9, loss__policy=float("nan"))
+    values(run, range(1, 31), kl__reference=2.9, loss__policy=float("nan"))
     stored = ids(run)
     assert len(stored) == 2
     for step, finding in enumerate(reversed(stored), start=1):
@@ -200,7 +200,7 @@ def test_what_began_first_stands_first_as_the_rest_often_follows_from_it() -> No
 
 def test_what_follows_from_another_stands_after_it_though_it_began_before() -> None:
     run = make_run(state="running")
-    values(run, range(1, 31), kl__reference=0.9, response__truncated_fraction=1.0)
+    values(run, range(1, 31), kl__reference=2.9, response__truncated_fraction=1.0)
     for finding, step in (("learning.truncated", 7), ("learning.kl_runs_away", 12)):
         HealthMark.objects.create(run=run, finding=finding, tone="alarm", begin_step=step, last_step=30, began_at=NOW)
 
@@ -235,7 +235,7 @@ def test_a_value_that_is_no_number_counts() -> None:
 def test_steps_that_were_resumed_past_do_not_count() -> None:
     run = make_run(state="running")
     values(run, range(1, 21), kl__reference=0.1)
-    values(run, range(21, 41), kl__reference=0.9)
+    values(run, range(21, 41), kl__reference=2.9)
     end(run)
     Attempt.objects.create(run=run, number=2, submission_id=f"{run.pk}-2", resume_attempt=1, resume_step=20)
     Run.objects.filter(pk=run.pk).update(latest_attempt=2, step=20)

@@ -198,7 +198,7 @@ def test_a_sentence_names_figure_value_and_bound(symptom: str, metrics: dict[str
 
 
 def test_evidence_and_remedies_speak_the_readers_language() -> None:
-    numbers = {"kl/reference": [0.6] * 10}
+    numbers = {"kl/reference": [2.6] * 10}
 
     (match,) = matches(
         spec=spec_of("verl-grpo-qwen3-8b"),
@@ -281,7 +281,7 @@ def test_a_critic_is_judged_by_most_of_its_steps(explained: list[float | None], 
 def test_what_the_log_tells_comes_before_what_numbers_tell() -> None:
     lines = last_words(run_out_on_a_device)
 
-    found = matches(spec=spec_of("verl-grpo-qwen3-8b"), log_lines=lines, metrics={"kl/reference": [0.6] * 10})
+    found = matches(spec=spec_of("verl-grpo-qwen3-8b"), log_lines=lines, metrics={"kl/reference": [2.6] * 10})
 
     assert [match.evidence[0].kind for match in found] == ["log", "metric"]
 

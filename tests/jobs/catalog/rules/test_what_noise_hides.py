@@ -90,7 +90,7 @@ def test_half_of_a_run_counts_in_steps_where_every_tenth_is_reported() -> None:
 
     assert "reward_stays_flat" not in named("grpo", {"reward/mean": reward}, planned=1200)
     assert "reward_stays_flat" in named("grpo", {"reward/mean": reward}, planned=1200, step=600)
-    assert "reward_stays_flat" not in named("grpo", {"reward/mean": reward[:20]}, planned=400, step=200)
+    assert "reward_stays_flat" not in named("grpo", {"reward/mean": reward[:19]}, planned=380, step=190)
 
 
 def test_one_group_a_step_needs_more_steps_to_be_without_a_signal() -> None:
@@ -215,7 +215,7 @@ def test_an_entropy_that_grows_while_the_reward_does_is_no_explosion() -> None:
 
 @pytest.mark.parametrize(("tokens", "wanted"), [(4.0, False), (40.0, True)])
 def test_answers_of_a_few_tokens_may_differ_more_per_token(tokens: float, wanted: bool) -> None:
-    numbers: dict[str, list[float | None]] = {"kl/reference": [0.7] * 10, "response/length_mean": [tokens] * 10}
+    numbers: Numbers = {"kl/reference": [0.1] * 5 + [0.7] * 10, "response/length_mean": [tokens] * 15}
 
     assert ("kl_runs_away" in named("grpo", numbers, planned=100)) == wanted
 
@@ -241,3 +241,85 @@ def test_a_loss_that_falls_by_less_than_a_hundredth_is_told(last: float, wanted:
     loss: list[float | None] = [11.24 + (last - 11.24) * step / 400 + 0.001 * (step % 4) for step in range(400)]
 
     assert ("loss_stays_flat" in named("sft", {"loss/sft": loss}, planned=400)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("held_out", "wanted"),
+    [
+        ([1.53, 1.43, 1.40, 1.38, 1.36, 1.53, 1.54, 1.52], True),  # two epochs, then the third is learned by heart
+        ([1.53, 1.43, 1.40, 1.38, 1.36, 1.53, 1.38, 1.52], False),  # as far apart as the evaluations themselves
+    ],
+)
+def test_an_eighth_above_the_lowest_is_named_of_eight_evaluations(held_out: list[float | None], wanted: bool) -> None:
+    """The turn itself is two of the six second differences, of those of the later half both."""
+    assert ("overfits" in named("sft", {"eval/loss": held_out}, planned=100)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("cut", "wanted"),
+    [
+        ([0.05, 0.15, 0.1, 0.125] * 8, False),  # 42 of 400: may be fewer than a tenth
+        ([0.5, 0.0, 0.0] * 10, False),  # 7 of 40
+        ([0.0] * 20 + [0.025] * 6 + [0.3] * 4, False),  # four steps of ten
+        ([0.2, 0.15, 0.175, 0.125] * 8, True),  # 65 of 400
+        ([0.5, 0.0] * 15, True),  # 10 of 40
+    ],
+)
+def test_cut_responses_are_told_by_how_many_there_were(cut: list[float | None], wanted: bool) -> None:
+    assert ("truncated" in named("grpo", {"response/truncated_fraction": cut}, planned=300)) == wanted
+
+
+def test_a_mean_that_comes_again_is_no_signal_only_where_no_deviation_is_told() -> None:
+    """A trainer that tells the values of ten steps in each of them repeats all of them."""
+    told: Numbers = {"reward/mean": [0.5 + step // 20 * 0.01 for step in range(40)]}
+    deviation: list[float | None] = [0.08] * 40
+
+    assert "no_signal" in named("grpo", told, planned=40)
+    assert "no_signal" not in named("grpo", {**told, "reward/std": deviation}, planned=40)
+
+
+def test_a_rise_that_may_go_on_counts_twice_at_half_of_the_run() -> None:
+    spec = parse_spec({"algorithm": "grpo", "trainer": {"name": "trl"}})
+    numbers = {"reward/mean": rewards(3, steps=100, samples=64, first=0.3, last=0.3)}
+
+    def unseen(planned: int) -> float:
+        (value,) = with_meanings(spec, numbers, planned=planned, step=100)["reward/unseen_rise"]
+        assert value is not None
+        return value
+
+    assert [unseen(planned) / unseen(0) for planned in (100, 150, 200, 5000)] == pytest.approx([1, 1.5, 2, 2])
+
+
+def test_what_few_samples_hide_is_told_as_not_proven() -> None:
+    run = rewards(5, steps=60, samples=4, first=0.3, last=0.3)
+
+    assert named("grpo", {"reward/mean": run}, planned=60) == {"reward_rise_not_seen"}
+    assert named("grpo", {"reward/mean": rewards(5, steps=60, samples=64, first=0.3, last=0.8)}, planned=60) == set()
+
+
+@pytest.mark.parametrize(("step", "wanted"), [(100, True), (22, False)])
+def test_twenty_reports_of_five_steps_each_are_enough_to_call_a_reward_flat(step: int, wanted: bool) -> None:
+    run: list[float | None] = [0.2 + 0.01 * (report % 2) for report in range(20)]
+
+    assert ("reward_stays_flat" in named("grpo", {"reward/mean": run}, planned=step, step=step)) == wanted
+
+
+def test_pairs_whose_margins_stay_at_nothing_are_named_after_half_of_a_short_run() -> None:
+    loss: list[float | None] = [0.6931] * 30
+    still: list[float | None] = [1e-5 * (step % 3 - 1) for step in range(30)]
+    moves: list[float | None] = [2e-3 * (step % 3 - 1) for step in range(30)]
+
+    assert "pairs_not_learned" in named("dpo", {"loss/pairs": loss, "pairs/margin": still}, planned=40)
+    assert "pairs_not_learned" not in named("dpo", {"loss/pairs": loss, "pairs/margin": still}, planned=400)
+    assert "pairs_not_learned" not in named("dpo", {"loss/pairs": loss, "pairs/margin": moves}, planned=40)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "wanted"),
+    [(1.05, 1.0, False), (0.4, 0.7, True), (2.5, 2.4, True)],
+)
+def test_a_policy_that_began_away_from_its_reference_does_not_run_away(first: float, last: float, wanted: bool) -> None:
+    """TRL takes a model without its adapters for the reference: those that were tuned before are away from it."""
+    divergence: list[float | None] = [first + (last - first) * min(1.0, step / 20) for step in range(40)]
+
+    assert ("kl_runs_away" in named("grpo", {"kl/reference": divergence}, planned=100)) == wanted
