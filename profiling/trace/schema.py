@@ -23,7 +23,8 @@ today. 2: frames on lanes of their own, links from forward to backward, owners o
 of Ascend's tasks, copies in profiles of XLA, asynchronous events, memory snapshots without times in their order. 4:
 launches that rocmProfileData's converter and rocprof draw, samples of stacks and functions of Python in Chrome traces.
 5: streams of TensorFlow's timelines. 6: operators, frames and steps in databases of Ascend, launches of its newer
-traces. 7: what AMD's devices are called, traces of a line each, the time of day of traces that something follows.
+traces. 7: what devices of rocprofv3 and XLA are called, traces of an event a line, the time of day of traces that
+something follows.
 """
 
 EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")

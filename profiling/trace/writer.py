@@ -300,14 +300,14 @@ class StoreWriter:
             return
         (dropped,) = run(f"DELETE FROM raw WHERE {where}", bounds).fetchall()[0]  # noqa: S608
         texts = self._names.texts()
-        told = [
+        sentences = [
             f"{texts[name][:60]!r} lasts {lasts / 1000:,.3f} µs"
             if not 0 <= lasts <= _FAR
             else f"{texts[name][:60]!r} begins at {at / 1e9:,.3f} s, a month and more from the others"
             for name, at, lasts in first
         ]
         end = "; ..." if dropped > len(first) else "."
-        self.note("warning", f"{dropped:,} events were left out for their times: {'; '.join(told)}{end}")
+        self.note("warning", f"{dropped:,} events were left out for their times: {'; '.join(sentences)}{end}")
 
     def _describe(self) -> None:
         """Fill the small tables."""
