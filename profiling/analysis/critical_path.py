@@ -26,6 +26,8 @@ What = Literal["device", "host", "launch", "gap"]
 
 MOST_EVENTS = 1_000_000
 MOST_SEGMENTS = 20_000
+MOST_TURNS = 100
+"""The walk goes no further back after so many turns without progress, which no recording that was seen takes."""
 _CALLS = (Category.RUNTIME, Category.SYNC)
 _ON_HOST = (Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.COMMUNICATION, Category.RANGE, Category.BATCH)
 
@@ -64,7 +66,7 @@ def read_workers(stores: Sequence[Store], *, begin: int, end: int) -> list[Worke
 def critical_path(works: Sequence[WorkerEvents], *, begin: int, end: int) -> tuple[PathSegment, ...]:
     """Return the segments of the path through [begin, end), first to last; () where nothing happens there.
 
-    It ends with the last event of a device, or of a thread where no device was recorded.
+    It ends with the last event of a device, or of a thread where no device was recorded. Raises: TooManyEvents.
     """
     workers = [_Worker(work, begin, end) for work in works]
     last = max((one for one in workers if len(one.last)), key=lambda one: int(one.last.end.max()), default=None)
@@ -95,7 +97,8 @@ class _Worker:
     def __init__(self, work: WorkerEvents, begin: int, end: int) -> None:
         self.work = work
         inside = (work.device.ts < end) & (work.device.end > begin)
-        device = work.device.take(inside)
+        # what has no length, as clocks of whole microseconds tell of short work, is never under way
+        device = work.device.take(inside & (work.device.end > work.device.ts))
         host = work.host.of(*_ON_HOST)
         host = host.take((host.ts < end) & (host.end > begin))
         self.last = device if len(device) else host
@@ -137,11 +140,18 @@ class _Walk:
         own = self._workers[worker]
         stream = int(own.by_end.lane[-1]) if own.streams else None
         thread: int | None = None
-        while moment > self._begin and len(self._found) < MOST_SEGMENTS:
+        since, turns = moment, 0
+        while moment > self._begin and len(self._found) < MOST_SEGMENTS and turns < MOST_TURNS:
             if stream is not None:
                 worker, moment, stream, thread = self._device(worker, stream, moment)
             else:
                 moment, stream, thread = self._host(worker, thread, moment)
+            since, turns = (moment, 0) if moment < since else (since, turns + 1)
+        if moment > self._begin and len(self._found) >= MOST_SEGMENTS:  # its share of devices would be of the end alone
+            raise TooManyEvents(
+                f"The critical path of this window has more than {MOST_SEGMENTS:,} segments, which is the most. "
+                "Choose a shorter one: a step, say."
+            )
         return tuple(reversed(self._found))
 
     def _add(self, what: What, worker: int, lane: int, name: str, category: int, begin: int, end: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from profiling.analysis.intervals import Ints
 from profiling.evidence import Step
-from profiling.trace.category import Category
+from profiling.trace.category import DEVICE, Category
 
 if TYPE_CHECKING:
     from profiling.trace.store import Lane, Store
@@ -25,6 +25,9 @@ COVERED = 0.90
 """The share of all kernels that lie in the iterations of an anchor, with those that the recording cut."""
 ALIKE = 0.95
 """The share of kernels that neighbouring iterations have in common, by name and number."""
+HELD = 0.50
+"""The share of the device's time that iterations hold at least, with one that the recording cut at either end: numbers
+of less are not those of the program."""
 
 
 def found_steps(store: "Store", lanes: Iterable["Lane"]) -> tuple[Step, ...]:
@@ -57,12 +60,31 @@ def found_steps(store: "Store", lanes: Iterable["Lane"]) -> tuple[Step, ...]:
         )["one"]
         if len(others):
             return ()
+    if len(places) and not _holds_most(store, streams, int(begins[places[0]]), int(begins[places[-1]]), len(places)):
+        return ()
     bounds = zip(begins[places[:-1]].tolist(), begins[places[1:]].tolist(), strict=True)
     return tuple(Step(number=i, begin=a, end=b) for i, (a, b) in enumerate(bounds, 1) if b > a)
 
 
+def _holds_most(store: "Store", streams: Sequence[int], begin: int, end: int, num_anchors: int) -> bool:
+    """Return True if iterations from the first to the last anchor hold most of what the streams did."""
+    (before,), (inside,), (after,) = store.sql(
+        "SELECT coalesce(sum(dur) FILTER (WHERE ts < ?), 0)::DOUBLE AS before, "
+        "coalesce(sum(dur) FILTER (WHERE ts >= ? AND ts < ?), 0)::DOUBLE AS inside, "
+        "coalesce(sum(dur) FILTER (WHERE ts >= ?), 0)::DOUBLE AS after "
+        "FROM ev WHERE list_contains(?, lane) AND list_contains(?, cat)",
+        [begin, begin, end, end, list(streams), [int(one) for one in DEVICE]],
+    ).values()
+    mean = inside / (num_anchors - 1)
+    return bool(inside + min(before, mean) + min(after, mean) >= HELD * (before + inside + after))
+
+
 def repeated(names: Ints) -> Ints:
-    """Return the places [m] of the anchor in a sequence of kernels by name [n]; none if there is no anchor."""
+    """Return the places [m] of the anchor in a sequence of kernels by name [n]; none if there is no anchor.
+
+    The first iteration may differ from the others, and is left out then: gradients and the state of an optimizer are
+    made in it, and libraries look for their fastest kernel.
+    """
     if len(names) < LEAST:
         return np.empty(0, np.int64)
     keys, where, counts = np.unique(names, return_inverse=True, return_counts=True)
@@ -71,9 +93,10 @@ def repeated(names: Ints) -> Ints:
     candidates = np.flatnonzero((counts >= LEAST) & (counts <= MOST))
     candidates = candidates[np.lexsort((order[first[candidates]], counts[candidates]))]
     for one in candidates.tolist():
-        places = order[first[one] : first[one] + counts[one]]
-        if _is_even(places, len(names)) and _is_alike(where, places, len(keys)):
-            return np.asarray(places, np.int64)
+        every = order[first[one] : first[one] + counts[one]]
+        for places in (every, every[1:]) if len(every) > LEAST else (every,):
+            if _is_even(places, len(names)) and _is_alike(where, places, len(keys)):
+                return np.asarray(places, np.int64)
     return np.empty(0, np.int64)
 
 

@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from profiling.analysis.budget import WorkerBudget, budget
 from profiling.analysis.summary import MOST_EVENTS, open_works
 from profiling.analysis.work import WorkerEvents
 from profiling.diagnosis.device_work import DeviceWork
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, RecordedTrace, Step, phase_spans
+
+_MANY = 3
+"""From so many steps on one of them is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +39,22 @@ class FileBudget:
         """The time of each kind that was recorded [ns]."""
         return {kind: ns for kind, ns in self.budget.by_kind().items() if kind != "not_recorded"}
 
-    def share(self, kind: str) -> float:
-        """Return the median over steps of the share of a kind in what was recorded of the step."""
-        shares = []
+    def share(self, kind: str) -> tuple[float, float]:
+        """Return the share of a kind in what was recorded of the steps, and its time in one of them. [s]
+
+        Of three steps and more the one with most of it is left out, since what happens once is no habit (a loader
+        starts its workers). A median would hide what comes round every few steps: batches of a loader come from its
+        workers in turn, so those that fall behind are waited for together.
+        """
+        sides = []
         for step in self.budget.steps:
-            recorded = sum(part.ns for part in step.parts if part.kind != "not_recorded")
-            if recorded:
-                shares.append(sum(part.ns for part in step.parts if part.kind == kind) / recorded)
-        return float(np.median(shares)) if shares else 0.0
+            of_kind = sum(part.ns for part in step.parts if part.kind == kind)
+            sides.append((of_kind, sum(part.ns for part in step.parts if part.kind != "not_recorded")))
+        if len(sides) >= _MANY:
+            sides.remove(max(sides))
+        whole = sum(recorded for _, recorded in sides)
+        spent = sum(of_kind for of_kind, _ in sides)
+        return (spent / whole, spent / len(sides) / 1e9) if whole else (0.0, 0.0)
 
     @property
     def words(self) -> dict[str, object]:

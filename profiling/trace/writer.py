@@ -34,6 +34,8 @@ Severity = Literal["info", "warning", "error"]
 
 _ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
+_MOST_NAMED = 3
+"""Events that are left out are named up to so many."""
 _FAR = 30 * 86_400 * 10**9
 """An event this far from the median one [ns] has a broken clock; no recording takes a month."""
 
@@ -291,15 +293,21 @@ class StoreWriter:
             "SELECT approx_quantile(ts, 0.5) FROM raw WHERE ts BETWEEN 0 AND ?", [schema.LATEST]
         ).fetchall()[0]
         middle = int(middle or 0)
-        (dropped,) = run(
-            "DELETE FROM raw WHERE ts NOT BETWEEN ? AND ? OR dur NOT BETWEEN 0 AND ?",
-            [max(middle - _FAR, 0), middle + _FAR, _FAR],
-        ).fetchall()[0]
-        if dropped:
-            self.note(
-                "warning",
-                f"{dropped:,} events were left out, of no length or a month and more from the others.",
-            )
+        where = "ts NOT BETWEEN ? AND ? OR dur NOT BETWEEN 0 AND ?"
+        bounds = [max(middle - _FAR, 0), middle + _FAR, _FAR]
+        first = run(f"SELECT name, ts, dur FROM raw WHERE {where} LIMIT {_MOST_NAMED}", bounds).fetchall()  # noqa: S608
+        if not first:
+            return
+        (dropped,) = run(f"DELETE FROM raw WHERE {where}", bounds).fetchall()[0]  # noqa: S608
+        texts = self._names.texts()
+        sentences = [
+            f"{texts[name][:60]!r} lasts {lasts / 1000:,.3f} µs"
+            if not 0 <= lasts <= _FAR
+            else f"{texts[name][:60]!r} begins at {at / 1e9:,.3f} s, a month and more from the others"
+            for name, at, lasts in first
+        ]
+        end = "; ..." if dropped > len(first) else "."
+        self.note("warning", f"{dropped:,} events were left out for their times: {'; '.join(sentences)}{end}")
 
     def _describe(self) -> None:
         """Fill the small tables."""

@@ -223,7 +223,11 @@ def test_a_file_of_garbage_with_the_right_beginning_is_read_or_refused(name: str
 @pytest.mark.parametrize("suffix", sorted({suffix for one in readers() for suffix in one.suffixes}))
 def test_what_is_of_no_format_is_refused_whatever_it_is_called(suffix: str, folder: Path) -> None:
     path = folder / f"notes{suffix}"
-    for content in (b"Some notes\nof somebody, who measured 3 things.\n" * 90, random.Random(2).randbytes(5000), b"{}"):
+    for content in (
+        b"Some notes\nof somebody, who measured 3 things.\n" * 90,
+        random.Random(2).randbytes(5000),
+        b'{"a": 1}',
+    ):
         path.write_bytes(content)
 
         with pytest.raises(Unreadable, match=r"^The file is of no format that can be read here: ") as refused:

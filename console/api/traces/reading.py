@@ -253,9 +253,9 @@ def read_critical_path(request: HttpRequest, trace_id: str, begin: From, end: To
         timed = [(row, store) for row, store in zip(rows, stores, strict=True) if store.facts.has_clock]
         try:
             works = critical_path.read_workers([store for _, store in timed], begin=begin, end=end)
+            path = critical_path.critical_path(works, begin=begin, end=end)
         except TooManyEvents as error:
             raise RequestProblem(422, str(error), field="from") from error
-    path = critical_path.critical_path(works, begin=begin, end=end)
     return CriticalPathOut(
         begin=str(begin),
         end=str(end),

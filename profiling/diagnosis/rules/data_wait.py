@@ -14,16 +14,16 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     worst = max(budgets(evidence), key=lambda one: one.share("data_wait"), default=None)
     if worst is None:
         return InsufficientData(what="trace")
-    share = worst.share("data_wait")
-    seconds = worst.by_kind.get("data_wait", 0) / len(worst.budget.steps) / 1e9
+    share, seconds = worst.share("data_wait")
     return worst.observation(share, seconds=f"{seconds:.3g}")
 
 
 PLUGIN = Rule(
     title="Waiting for data",
     question="where",
-    definition="Median over steps of the share in which they wait for data: the driver's seconds in data_wait, or, in "
-    "files, the time in the data loader while the device is idle; without marked steps over all that was recorded.",
+    definition="Median over steps of the share that the driver spends in data_wait; in files the time in the data "
+    "loader while the device is idle, over all steps but the one that waits longest, and without marked steps over all "
+    "that was recorded.",
     unit="share",
     watch=0.05,
     bad=0.15,

@@ -1,5 +1,7 @@
 """Read a long list of objects in JSON piece by piece: {"traceEvents": [{...}, ...], ...} or [{...}, ...].
 
+Also an event a line without commas between them, as DFTracer and tools that log events write.
+
 A piece of the text is cut where an object ends and the next begins. Only a cut at the level of the list gives valid
 JSON, so a piece that parses was cut rightly, and no state is carried over. Pieces are bounded and the parser's own
 depth is, so memory is, too: readers that build a path per level (ijson) need its square.
@@ -24,8 +26,19 @@ _MOST_HEADS = 20
 """Places at which the list may seem to begin: in a text, or deeper in the file."""
 _BARE = re.compile(rb"(:\s*)(0x[0-9a-fA-F]{1,16}|\(nil\)|nccl[A-Za-z0-9_]{1,40})(?=\s*[,}])")
 """Addresses and names that stand without quotes, as NCCL's example of a profiler writes them."""
+_BETWEEN_LINES = re.compile(rb"\}([ \t\r]*\n\s*)\{")
+"""Between objects that have lines of their own; inside a text of JSON there is no line's end."""
+_NOTHING = b" \t\r\n\0"
 _DECODER = json.JSONDecoder(strict=False)
 _NOT_WHOLE = "The file is cut off or damaged; what comes after that is missing"
+
+
+def is_event_lines(text: bytes) -> bool:
+    """Return True for events of a trace that have a line each, with no comma between them."""
+    first, _, rest = text.lstrip().partition(b"\n")
+    line = first.rstrip()
+    is_event = line.startswith(b"{") and line.endswith(b"}") and b'"ph"' in line and b'"traceEvents"' not in line
+    return is_event and rest.lstrip().startswith(b"{")
 
 
 class _BareWords(Exception):
@@ -39,16 +52,17 @@ def thousandfold(key: str) -> str:
 
 class JsonList:
     """The objects of a list in a file. `head` holds the keys before the list, `tail` those after it, `problem` why the
-    end is missing; both once all was read. Raises: Unreadable.
+    end is missing, `beyond` the beginning of what follows the end; these once all was read. Raises: Unreadable.
     """
 
     def __init__(self, file: UnpackedFile, *, key: str) -> None:
         self.head: dict[str, object] = {}
         self.tail: dict[str, object] = {}
         self.problem = ""
+        self.beyond = b""
         self._file = file
         self._text = b""
-        self._is_over = self._is_bare = self._quotes = False
+        self._is_over = self._is_bare = self._has_lines = self._quotes = False
         self._long: re.Pattern[bytes] | None = None
         self._decoder = _DECODER
         self._find(key)
@@ -78,6 +92,8 @@ class JsonList:
                 return
             if self._quotes:
                 self._text = _quoted(self._text)
+            if self._has_lines:
+                self._text = _BETWEEN_LINES.sub(rb"},\1{", self._text)
             try:
                 values = self._cut()
             except _BareWords:
@@ -103,8 +119,9 @@ class JsonList:
             more = self._file.read(_PIECE)
             self._text += more
             text = self._text.removeprefix(b"\xef\xbb\xbf").lstrip()
-            if text.startswith(b"["):
-                self._text, self._is_bare = text[1:], True
+            if text.startswith(b"[") or is_event_lines(text):
+                self._text, self._is_bare = text.removeprefix(b"["), True
+                self._has_lines = is_event_lines(self._text)
                 return
             for match in itertools.islice(pattern.finditer(text, looked_at), _MOST_HEADS - heads):
                 looked_at, heads = match.end(), heads + 1
@@ -190,6 +207,8 @@ class JsonList:
         """Yield what is left at the end of the file."""
         self.problem = self._file.problem
         self._text = _quoted(self._text)
+        if self._has_lines:
+            self._text = _BETWEEN_LINES.sub(rb"},\1{", self._text)
         piece = "[" + self._text.decode(errors="replace")
         try:
             values, end = self._decoder.raw_decode(piece)
@@ -219,15 +238,22 @@ class JsonList:
         """Read what comes after the list; text that is no JSON is let be, the list is whole."""
         while len(text) < _LONGEST and (more := self._file.read(_PIECE)):
             text += more
-        rest = text.strip()
-        tail = _value(b'{"":0' + rest) if rest.startswith(b",") else None
-        if isinstance(tail, dict):
-            self.tail = _without_first(tail)
+        rest = text.strip(_NOTHING)
+        if self._is_bare or not rest.startswith(b","):
+            self.problem = self._file.problem
+            self.beyond = (rest if self._is_bare else rest.removeprefix(b"}")).strip(_NOTHING)
             return
-        self.problem = self._file.problem
-        for end in (len(rest), rest.rfind(b",")):  # the end is missing: what of it is whole
-            tail = _value(b'{"":0%b}' % rest[: max(end, 0)]) if rest.startswith(b",") else None
-            if isinstance(tail, dict) and (end < len(rest) or not text[-1:].isdigit()):
+        whole = '{"":0' + rest.decode(errors="replace")
+        try:
+            tail, end = _DECODER.raw_decode(whole)
+        except (ValueError, RecursionError):
+            self.problem = self._file.problem
+        else:
+            self.tail, self.beyond = _without_first(tail), whole[end : end + 1000].strip().encode()
+            return
+        for at in (len(rest), rest.rfind(b",")):  # the end is missing: what of it is whole
+            tail = _value(b'{"":0%b}' % rest[: max(at, 0)])
+            if isinstance(tail, dict) and (at < len(rest) or not text[-1:].isdigit()):
                 self.tail = _without_first(tail)
                 return
 

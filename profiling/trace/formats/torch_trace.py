@@ -15,7 +15,7 @@ from profiling.trace.formats.ascend_json import AscendEvents
 from profiling.trace.formats.async_events import BEGINS, ENDS, AsyncEvents
 from profiling.trace.formats.chrome_samples import ChromeSamples
 from profiling.trace.formats.drawn_launches import DrawnLaunches, is_drawn
-from profiling.trace.formats.json_list import JsonList
+from profiling.trace.formats.json_list import JsonList, is_event_lines
 from profiling.trace.formats.open_ranges import OpenRanges
 from profiling.trace.formats.rocprof_chrome import RocprofEvents
 from profiling.trace.formats.tf_timeline import KIND as OF_TENSORFLOW
@@ -52,6 +52,10 @@ _MOST_KNOWN = 100_000
 """Of kinds and names of events."""
 _TIMES_OF_DAY = 10**18
 """Times of day are later, those that count from a moment told elsewhere are earlier. [Unix ns]"""
+_BEYOND = (
+    "Another document follows the trace in its file, and the rest is left out: bring each trace as a file of its own."
+)
+_NO_PART = "Text that is no part of it follows the trace in its file."
 _NO_WORK = (
     "Calls that launch work of a device were recorded, but none of that work: the profiler could not see the device. "
     "With torch, record with ProfilerActivity.CUDA, where CUPTI or roctracer is installed and no other tool uses it."
@@ -66,7 +70,7 @@ def is_trace(head: bytes) -> bool:
     """Return True for a JSON object with the keys of a trace, or a list of events with phases that are not Ray's."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
-        return _TRACE.search(text) is not None
+        return _TRACE.search(text) is not None or is_event_lines(text)
     return text.startswith(b"[") and b'"ph"' in text and b'"ts"' in text and OF_RAY.search(text) is None
 
 
@@ -85,6 +89,8 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
         if trace.problem:
             writer.cut_off(trace.problem)
             events.note_lost_clock(trace.tail)
+        if trace.beyond:
+            writer.note("warning", _BEYOND if trace.beyond[:1] in (b"{", b"[") else _NO_PART)
         writer.leave_out_repeated()
         events.finish(trace.tail)
 

@@ -41,13 +41,13 @@ class RocpdReader:
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put kernels, copies, calls and marks into a store. Raises: sqlite3.Error for a damaged database."""
         timeline = RocmTimeline(writer, limits)
-        devices: list[str] = []
+        devices: list[dict[str, object]] = []
         with Tables(path) as tables:
             suffixes = _suffixes(tables)
             for i, suffix in enumerate(suffixes):
                 devices += _Recording(tables, suffix, timeline).read()
                 progress((i + 1) / len(suffixes))
-        writer.meta("devices", [{"name": name} for name in devices[:64]])
+        writer.meta("devices", devices[:64])
         timeline.finish()
 
 
@@ -83,13 +83,13 @@ class _Recording:
             )
         }
 
-    def read(self) -> list[str]:
-        """Add all rows; return what the devices are called."""
+    def read(self) -> list[dict[str, object]]:
+        """Add all rows; return the devices by the number that their streams have, and what they are called."""
         self._add_kernels()
         self._add_copies()
         self._add_regions()
         self._add_marks()
-        return [str(name) for _, name in self._gpus.values()]
+        return [{"id": self._device(agent), "name": str(name)} for agent, (_, name) in self._gpus.items()]
 
     def _rows(self, table: str, *wanted: str) -> Any:
         return self._tables.rows(f"rocpd_{table}{self._suffix}", *wanted)

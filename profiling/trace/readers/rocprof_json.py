@@ -30,10 +30,10 @@ class RocprofJsonReader:
         """Put kernels, copies and calls of all processes into a store. Raises: Unreadable."""
         processes = whole_json(path, writer, progress=progress, limits=limits, may_be_cut=True)["rocprofiler-sdk-tool"]
         timeline = RocmTimeline(writer, limits)
-        names = []
+        devices: list[dict[str, object]] = []
         for process in processes if isinstance(processes, list) else [processes]:
-            names += _Process(process, timeline).read()
-        writer.meta("devices", [{"name": name} for name in names[:64]])
+            devices += _Process(process, timeline).read()
+        writer.meta("devices", devices[:64])
         timeline.finish()
 
 
@@ -56,8 +56,8 @@ class _Process:
         self._kinds = [(str(kind["kind"]), kind["operations"]) for kind in strings.get("buffer_records", [])]
         self._marked = {one["key"]: one["value"] for one in strings.get("marker_api", []) if isinstance(one, dict)}
 
-    def read(self) -> list[str]:
-        """Add all records; return what the devices are called."""
+    def read(self) -> list[dict[str, object]]:
+        """Add all records; return the devices by the number that their streams have, and what they are called."""
         for one in self._records.get("kernel_dispatch", []):
             self._kernel(one)
         for one in self._records.get("memory_copy", []):
@@ -65,7 +65,10 @@ class _Process:
         for what in _CALLS:
             for one in self._records.get(what, []):
                 self._call(one)
-        return [str(agent.get("product_name", "")) for agent in self._gpus.values()]
+        return [
+            {"id": self._device(agent["id"]), "name": str(agent.get("product_name") or agent.get("name", ""))}
+            for agent in self._gpus.values()
+        ]
 
     def _kernel(self, one: dict[str, Any]) -> None:
         about = one["dispatch_info"]

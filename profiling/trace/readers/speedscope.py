@@ -3,6 +3,7 @@
 Times count from the beginning of each profile, or are no times at all (bytes, samples), so there is no clock.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from profiling.trace.formats.whole_file import whole_json
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
+_MOST_NAMED = 3
 _UNITS = {"nanoseconds": 1, "microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
 
 
@@ -59,10 +61,10 @@ def _read_profile(profile: dict[str, Any], names: list[str], i: int, writer: Sto
         writer.note("info", f"{title} is not of time ({unit}): its lengths are {unit}, one drawn as a microsecond.")
         scale = 10**3
     if profile["type"] == "sampled":
-        for at, stack in _sampled(profile):
+        for at, stack in _sampled(profile, title, len(names), writer):
             frames.stand(ORIGIN + round((at - first) * scale), [names[index] for index in stack])
     else:
-        for at, name in _evented(profile, names, writer):
+        for at, name in _evented(profile, title, names, writer):
             when = ORIGIN + round((at - first) * scale)
             if name is None:
                 frames.close(when)
@@ -71,15 +73,39 @@ def _read_profile(profile: dict[str, Any], names: list[str], i: int, writer: Sto
     frames.finish()
 
 
-def _sampled(profile: dict[str, Any]) -> Iterator[tuple[float, Sequence[int]]]:
+def _sampled(
+    profile: dict[str, Any], title: str, num_frames: int, writer: StoreWriter
+) -> Iterator[tuple[float, Sequence[int]]]:
+    """Yield each stack as it begins to be seen. What names no frames, or has no weight, is left out by name."""
+    samples, weights = profile["samples"], profile["weights"]
+    if len(samples) != len(weights):
+        raise Unreadable(f"{title} has {len(samples):,} samples and {len(weights):,} weights: each sample needs one.")
     at = profile.get("startValue", 0)
-    for stack, weight in zip(profile["samples"], profile["weights"], strict=True):
-        yield at, stack[:DEEPEST]
-        at += weight
+    wrong: list[str] = []
+    for i, (stack, weight) in enumerate(zip(samples, weights, strict=True), 1):
+        if not (isinstance(stack, list) and all(_is_frame(index, num_frames) for index in stack)):
+            wrong.append(f"number {i:,} is {str(stack)[:60]}" if len(wrong) < _MOST_NAMED else "")
+        elif not (isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0):
+            wrong.append(f"number {i:,} weighs {str(weight)[:40]}" if len(wrong) < _MOST_NAMED else "")
+        else:
+            yield at, stack[:DEEPEST]
+            at += weight
     yield at, ()
+    if wrong:
+        writer.note(
+            "warning",
+            f"{len(wrong):,} samples were left out of {title}: {'; '.join(filter(None, wrong))}. A sample is a list of "
+            f"frames, numbers from 0 to {num_frames - 1:,}, and its weight is 0 or more.",
+        )
 
 
-def _evented(profile: dict[str, Any], names: Sequence[str], writer: StoreWriter) -> Iterator[tuple[float, str | None]]:
+def _is_frame(index: object, num_frames: int) -> bool:
+    return isinstance(index, int) and 0 <= index < num_frames
+
+
+def _evented(
+    profile: dict[str, Any], title: str, names: Sequence[str], writer: StoreWriter
+) -> Iterator[tuple[float, str | None]]:
     """Yield each frame that opens, None for one that closes. What closes an outer frame closes all down to it first."""
     stack: list[int] = []
     open_frames: Counter[int] = Counter()
@@ -87,8 +113,12 @@ def _evented(profile: dict[str, Any], names: Sequence[str], writer: StoreWriter)
     unusable = 0
     for event in profile["events"]:
         if event["at"] < at:
-            raise Unreadable(f"The events of {profile.get('name', 'a profile')} are not in the order of their times.")
+            raise Unreadable(f"The events of {title} are not in the order of their times.")
         at, frame = event["at"], event["frame"]
+        if not _is_frame(frame, len(names)):
+            raise Unreadable(
+                f"An event of {title} is of the frame {str(frame)[:40]}; there are those from 0 to {len(names) - 1:,}."
+            )
         if event["type"] == "O":
             stack.append(frame)
             open_frames[frame] += 1

@@ -74,6 +74,8 @@ class XplaneReader:
             )
         num_sums, unusable = sum(each.num_sums for each in planes), sum(each.unusable for each in planes)
         writer.meta("tool", "xla")
+        described = [about for plane in planes if plane.device >= 0 and (about := plane.describe())]
+        writer.meta("devices", described[:64])
         if num_sums:
             writer.note(
                 "info", f"{num_sums:,} events are sums of many and have no time of their own: they are not shown."
@@ -127,6 +129,7 @@ class _Plane:
         self._writer = writer
         self._most = limits.events
         self._lines: list[memoryview] = []
+        self._about: list[memoryview] = []
         self._names: dict[int, str] = {}
         self._statistics: dict[int, str] = {}
         self.name = ""
@@ -149,6 +152,8 @@ class _Plane:
                 elif field == 5:
                     key, about = _entry(message(value))
                     self._statistics[key] = next((text(v) for f, _, v in fields(about) if f == 2), "")
+                elif field == 6:
+                    self._about.append(message(value))
         except Damaged as error:
             self.problem = str(error)
         self._of = device_of(self.name)
@@ -161,6 +166,24 @@ class _Plane:
                 self._read_line(line)
             except Damaged as error:
                 self.problem = str(error)
+
+    def describe(self) -> dict[str, object]:
+        """Return what a profile tells of a device, {} where that is nothing: a TPU's model, what a GPU has.
+
+        Source: tsl/profiler/utils/xplane_schema.cc, the statistics of device planes.
+        """
+        about = dict(self._statistic(one) for one in self._about)
+        name = str(about.get("device_type_string") or "")
+        cores, size, capability = (
+            amount if isinstance(amount := about.get(key), int) else 0
+            for key in ("core_count", "memory_size", "compute_cap_major")
+        )
+        if not name and cores and size:
+            name = f"{about.get('device_vendor', '')} GPU of {cores} units and {size / 2**30:.0f} GiB".lstrip()
+        if not name:
+            return {}
+        amounts = {"totalGlobalMem": size, "computeMajor": capability}
+        return {"id": self.device, "name": name[:100], **{key: amount for key, amount in amounts.items() if amount}}
 
     def _name_event(self, data: memoryview) -> None:
         key, about = _entry(data)

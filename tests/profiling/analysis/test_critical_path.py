@@ -67,6 +67,41 @@ def test_a_late_launch_is_on_the_path_and_a_full_stream_is(tmp_path: Path) -> No
     ]
 
 
+def test_work_without_length_at_the_end_of_a_wait_does_not_hold_the_walk_up(tmp_path: Path) -> None:
+    """Clocks of whole microseconds give short work no length: the walk went from it to the wait and back for ever."""
+    store = made(
+        tmp_path / "s",
+        [
+            ("main", 0, 10, "cudaLaunchKernel", 1),
+            ("s7", 20, 60, "gemm", 1),
+            ("main", 30, 100, "cudaDeviceSynchronize", 0),
+            ("s7", 130, 0, "Memset", 0),
+            ("main", 140, 10, "cudaLaunchKernel ", 2),
+            ("s7", 160, 40, "gemm 2", 2),
+        ],
+    )
+    assert path_of(store) == [
+        ("host", "cudaLaunchKernel", 0, 10),
+        ("launch", "cudaLaunchKernel", 10, 20),
+        ("device", "gemm", 20, 80),
+        ("host", "cudaDeviceSynchronize", 80, 130),
+        ("gap", "", 130, 140),
+        ("host", "cudaLaunchKernel ", 140, 150),
+        ("launch", "cudaLaunchKernel ", 150, 160),
+        ("device", "gemm 2", 160, 200),
+    ]
+
+
+def test_a_path_of_too_many_segments_is_refused_and_not_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "MOST_SEGMENTS", 4)
+    store = made(tmp_path / "s", [("s7", 10 * i, 10, f"gemm {i}", 0) for i in range(5)])
+    assert len(path_of(store, begin=15)) == 4
+    with pytest.raises(TooManyEvents, match="more than 4 segments"):
+        path_of(store)
+
+
 def test_queued_work_of_an_idle_stream_leads_to_the_stream_that_it_waited_for(tmp_path: Path) -> None:
     store = made(
         tmp_path / "s",

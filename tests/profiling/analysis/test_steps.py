@@ -197,6 +197,13 @@ def test_iterations_are_found_by_what_repeats() -> None:
     assert repeated(other).tolist() != list(range(0, 36, 6))  # even distances, other kernels between
 
 
+def test_the_first_iteration_may_differ_from_the_others() -> None:
+    """In training it makes gradients and an optimizer's state: 7 kernels instead of 9 in the ones after it."""
+    first, step = [1, 2, 2, 3, 2, 2, 4], [1, 5, 5, 2, 2, 3, 2, 2, 4]
+    assert repeated(np.array(first + step * 9)).tolist() == list(range(7, 7 + 81, 9))
+    assert not len(repeated(np.array(first + step * 3 + first * 3 + step)))  # one in the middle may not
+
+
 def test_iterations_of_several_workers_go_together_where_they_are_as_many() -> None:
     one, other = hosts((0, 10), (10, 20)), hosts((1, 12), (12, 19))
     assert [(step.begin, step.end) for step in common([tuple(one), tuple(other)])] == [(0, 12), (12, 20)]
@@ -246,6 +253,23 @@ def test_one_kernel_again_and_again_is_no_iteration_beside_others_nor_is_a_colle
             writer.add(lanes[0], AT + 10 * i * MS, 5 * MS, writer.name("fill"), kind)
         if stray:
             writer.add(lanes[1], AT, MS, writer.name("head"), Category.KERNEL)
+        writer.finish()
+    assert summarise([RecordedTrace(store=Store(tmp_path / "a"))], NONE).source == source
+
+
+@pytest.mark.parametrize(("others", "source"), [(1, "repetition"), (6, "window")])
+def test_iterations_of_one_stream_are_none_of_a_device_that_works_elsewhere(
+    tmp_path: Path, others: int, source: str
+) -> None:
+    """A solver spread its work over 18 streams: iterations of one held 6 % of what the device did."""
+    with StoreWriter(tmp_path / "a", source="made") as writer:
+        for stream in range(others + 1):
+            lane = writer.lane("stream", process="python", pid=1, device=0, stream=stream)
+            for i in range(9):  # two kernels in turn; in the other streams all at once, after the first's iterations
+                at = 20 * i if not stream else 200 + 20 * stream + i
+                for name in ("gather", f"solve {0 if not stream else i}"):
+                    writer.add(lane, AT + at * MS, (5 if not stream else 4) * MS, writer.name(name), Category.KERNEL)
+                    at += 6
         writer.finish()
     assert summarise([RecordedTrace(store=Store(tmp_path / "a"))], NONE).source == source
 

@@ -280,6 +280,34 @@ def test_short_kernels_are_no_fault_where_something_else_keeps_the_device_idle(m
     assert states("cpu_bound", make(trace(100, loader)), make(trace(2))) == ["clear", "not_enough_data"]
 
 
+@pytest.mark.parametrize(
+    ("waits", "state", "value"),
+    [
+        ({4: 300, 8: 300, 12: 300}, "fires", 600 / 1700),  # four workers fall behind, and are waited for in turn
+        ({1: 300}, "clear", 0.0),  # they start once
+        ({}, "clear", 0.0),
+    ],
+)
+def test_a_loader_is_waited_for_every_few_steps(waits: dict[int, int], state: str, value: float, make: Make) -> None:
+    """The median step waits for nothing then, though the device is idle for a third of the time."""
+    device: list[Event] = []
+    host: list[Event] = []
+    launches: list[tuple[float, float]] = []
+    at = 0.0
+    for i in range(1, 13):
+        begin, wait = at, waits.get(i, 0)
+        if wait:
+            host.append((at, wait, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", Category.RANGE))
+        at += wait
+        launches.append((at, 0.01))
+        device.append((at, 100, "add", KERNEL))
+        host.append((begin, wait + 100, f"ProfilerStep#{i}", Category.STEP))
+        at += 100
+    found = finding_of("data_wait", rules()["data_wait"], make(Trace(device=device, launches=launches, host=host)))
+    assert found.observation is not None
+    assert (found.state, found.observation.value) == (state, pytest.approx(value, abs=0.01))
+
+
 def test_of_collectives_alone_nothing_is_said_of_what_hides_them(make: Make) -> None:
     alone = make(Trace(device=[(0, 300, "ncclDevKernel_AllReduce", TALK)]))
     for key in ("communication_exposed", "no_overlap"):

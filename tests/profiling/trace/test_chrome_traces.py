@@ -1,7 +1,10 @@
 """Chrome traces of tools that are no profiler of devices: samples of stacks, VizTracer, torch's first profiler."""
 
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from profiling.trace.category import Category
 from tests.profiling.trace.stored_rows import imported, stored, trace_of
@@ -191,3 +194,49 @@ def test_a_timeline_of_tensorflow_has_streams_and_the_operators_of_the_executor(
         ],
         "device 1 stream -1": [("NcclAllReduce", talk, 150_000, 9000)],
     }
+
+
+@pytest.mark.parametrize("opening", ["[\n", ""])
+@pytest.mark.parametrize("closing", ["\n]\n", "\n]", ""])
+def test_events_that_have_a_line_each_need_no_commas(tmp_path: Path, opening: str, closing: str) -> None:
+    """DFTracer writes its traces so, some versions with texts in place of numbers."""
+    named = {"name": "thread_name", "ph": "M", "pid": "1", "tid": "7", "args": {"name": "reader"}}
+    read: dict[str, Any] = {"name": "read", "cat": "POSIX", "ph": "X", "pid": "1", "tid": "7", "dur": "4"}
+    reads = [{**read, "ts": str(at)} for at in (10, 20, 30)]
+    reads[1]["args"] = {"path": "a}\n{b"}  # in a text there is no line's end
+    path = tmp_path / "trace.pfw"
+    path.write_text(opening + "\n".join(json.dumps(event) for event in (named, *reads)) + closing)
+    facts, store = imported(path, tmp_path)
+    with store:
+        assert [store.lanes[0].thread, [note.text for note in store.notes]] == ["reader", []]
+        assert store.events(columns=("ts",))["ts"].tolist() == [10_000, 20_000, 30_000]
+    assert facts.events == 3
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("", []),
+        ("\n \0\0", []),
+        ("garbage", ["Text that is no part of it follows the trace in its file."]),
+        ('\n{"traceEvents": []}', [
+            "Another document follows the trace in its file, and the rest is left out: bring each trace as a file of "
+            "its own."
+        ]),
+    ],
+)  # fmt: skip
+def test_what_follows_a_trace_in_its_file_is_told_and_costs_it_nothing(
+    tmp_path: Path, rest: str, told: list[str]
+) -> None:
+    """The time of day stands at the end of torch's traces: it was lost with what followed, which nobody was told of."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 7, "ts": 5, "dur": 3}
+    base = 1_760_000_000_000_000_000
+    for i, whole in enumerate(
+        (json.dumps({"traceEvents": [event], "baseTimeNanoseconds": base}), json.dumps([{**event, "ts": base / 1000}]))
+    ):
+        path = tmp_path / f"{i}.json"
+        path.write_text(whole + rest)
+        facts, store = imported(path, tmp_path)
+        with store:
+            assert [note.text for note in store.notes] == told
+        assert facts.begin - base in (0, 5_000)

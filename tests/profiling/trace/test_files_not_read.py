@@ -117,6 +117,10 @@ def test_what_is_packed_and_empty_is_told_so(tmp_path: Path) -> None:
         (b'{"start_time": 1.5, "duration": 2, "sample_count": 9, "program": "a", "root_frame": {}}', "of pyinstrument"),
         (b"\x03\x42OTF2\x00\x03\x02\x02", "Score-P"),
         (b"HPCTOOLKITtrce\x04\x00", "HPCToolkit"),
+        (b"PROJECTIONS-RECORD 985\n6 77991\n", "a log of Charm++"),
+        (b"[]", "JSON that holds nothing"),
+        (b"\xef\xbb\xbf {\n}\n", "JSON that holds nothing"),
+        (b'[{"args": {"name": "AIU 0"}, "name": "process_name", "ph": "M", "pid": 0}]', "but holds no event"),
         (b"==12== NVPROF is profiling process 12, command: ./a\n==12== Profiling result:\n", "what nvprof"),
         (
             b"Time(%),Time,Calls,Avg,Min,Max,Name\n47.79%,542.36ms,45,12.052ms,12.007ms,12.110ms,[CUDA memcpy HtoD]\n",

@@ -184,9 +184,34 @@ def test_a_table_whose_pages_repeat_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stack", [[9], ["a"], [None], [1.5], 3, None, [[0]], {"a": 1}])
-def test_a_frame_that_is_not_there_is_told_as_damage(tmp_path: Path, stack: Any) -> None:
-    """An index beyond the list once ended the process without a sentence."""
-    profile = {"type": "sampled", "unit": "seconds", "samples": [[0], stack], "weights": [1, 1]}
+def test_a_sample_of_no_frame_is_left_out_by_name(tmp_path: Path, stack: Any) -> None:
+    """An index beyond the list once ended the process without a sentence; one wrong sample cost all profiles."""
+    profile = {"type": "sampled", "unit": "seconds", "samples": [[0], stack], "weights": [1, 1], "name": "main"}
 
-    with pytest.raises(Unreadable, match="The file is damaged"):
-        import_trace(speedscope(tmp_path, profile, 1), tmp_path / "store")
+    assert import_trace(speedscope(tmp_path, profile, 1), tmp_path / "store").events == 1
+    assert f"1 sample was left out of main: number 2 is {stack}." in notes(tmp_path / "store")
+
+
+def test_what_else_is_wrong_in_a_profile_is_named(tmp_path: Path) -> None:
+    profile: dict[str, Any] = {"type": "sampled", "unit": "seconds", "samples": [[0], [0]], "weights": [-1, 2]}
+    assert import_trace(speedscope(tmp_path, profile, 1), tmp_path / "store").events == 1
+    assert "left out of profile 1: number 1 weighs -1." in notes(tmp_path / "store")
+
+    with pytest.raises(Unreadable, match="profile 1 has 2 samples and 1 weights"):
+        import_trace(speedscope(tmp_path, {**profile, "weights": [1]}, 1), tmp_path / "other")
+    evented = {"type": "evented", "unit": "seconds", "events": [{"type": "O", "frame": 9, "at": 0}], "name": "main"}
+    with pytest.raises(Unreadable, match="of the frame 9; there are those from 0 to 0"):
+        import_trace(speedscope(tmp_path, evented, 1), tmp_path / "other")
+
+
+def test_events_whose_times_cannot_be_are_left_out_by_name(tmp_path: Path) -> None:
+    event: dict[str, Any] = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 7}
+    events = [{**event, "name": "add", "ts": at, "dur": 1} for at in range(100, 120)]
+    events += [{**event, "name": "mm", "ts": 104, "dur": -2.5}, {**event, "name": "far", "ts": 4e12, "dur": 1}]
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": events}))
+
+    assert import_trace(tmp_path / "a.json", tmp_path / "store").events == 20
+    assert notes(tmp_path / "store") == (
+        "2 events were left out for their times: 'mm' lasts -2.500 µs; 'far' begins at 4,000,000.000 s, a month and "
+        "more from the others."
+    )

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from profiling.analysis.summary import summarise
+from profiling.evidence import RecordedTrace, phase_spans
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Unreadable
@@ -23,7 +25,7 @@ from tests.contracts.trace_files_of_others import (
     varint,
     wire,
 )
-from tests.profiling.trace.stored_rows import links, stored
+from tests.profiling.trace.stored_rows import imported, links, stored
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "formats"
 
@@ -76,6 +78,15 @@ def test_rocprof_s_kernels_copies_calls_and_marks(make: Callable[[Path], Path], 
     assert rows["thread 71"][0] == ("forward", Category.RANGE, BOOT, 6000)
     assert rows["thread 71"][1:] == [("hipLaunchKernel", Category.RUNTIME, BOOT + 1000 * i, 100) for i in range(1, 5)]
     assert links(path) == [("hipLaunchKernel", "gemm(float*)")] * 4
+
+
+@pytest.mark.parametrize("make", [rocpd, rocpd_4, rocprof_json])
+def test_a_worker_on_amd_knows_what_its_device_is_called(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    """A difference between two models of GPU was not said: the names were there, but of no device."""
+    _, store = imported(make(tmp_path), tmp_path)
+    with store:
+        (worker,) = summarise([RecordedTrace(store=store)], phase_spans(())).workers
+    assert (worker.has_device, worker.device_name) == (True, "AMD Instinct MI300X")
 
 
 def test_a_packed_database_is_unpacked_once_and_read_as_it_is(tmp_path: Path) -> None:

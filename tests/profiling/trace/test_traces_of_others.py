@@ -23,7 +23,7 @@ from tests.contracts.trace_files_of_others import (
     wire,
     xspace,
 )
-from tests.profiling.trace.stored_rows import Row, links, stored
+from tests.profiling.trace.stored_rows import Row, imported, links, stored
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "formats"
 
@@ -129,6 +129,24 @@ def test_copies_that_a_tpu_does_beside_its_work_are_copies(tmp_path: Path) -> No
     (rows,) = stored(path).values()
 
     assert [row[1] for row in rows] == [Category.COPY] * 3 + [Category.KERNEL]
+
+
+def test_devices_of_xla_are_called_by_their_model_or_by_what_they_have(tmp_path: Path) -> None:
+    path = tmp_path / "amd.xplane.pb"
+    path.write_bytes(gzip.decompress((DATA / "xplane_gpu_te_fused_attn.xplane.pb.gz").read_bytes()))
+    _, store = imported(path, tmp_path)
+    with store:
+        assert store.meta["devices"] == [
+            {"id": 0, "name": "AMD GPU of 256 units and 288 GiB", "totalGlobalMem": 309_220_868_096, "computeMajor": 9}
+        ]
+
+    line = wire(3, wire(1, 4) + wire(2, "XLA Ops") + wire(3, T) + wire(4, wire(1, 1) + wire(2, 5) + wire(3, 700_000)))
+    model = wire(5, wire(1, 2) + wire(2, wire(1, 2) + wire(2, "device_type_string")))
+    plane = wire(2, "/device:TPU:1") + line + _name(1, "fusion") + model + wire(6, wire(1, 2) + wire(5, "TPU v6 Lite"))
+    path.write_bytes(wire(1, plane))
+    _, store = imported(path, tmp_path)
+    with store:
+        assert store.meta["devices"] == [{"id": 1, "name": "TPU v6 Lite"}]
 
 
 def _name(key: int, name: str) -> bytes:
