@@ -100,7 +100,8 @@ class Offload:
     """What lives in host memory: a share of the optimizer during its step; `params` during forward and backward.
 
     `activations`: checkpoints of layers go to the host. `between_phases`: weights, gradients and optimizer states are
-    moved away while another phase runs on the same devices; `optimizer_between_phases` alone. `has_one_thread`: a
+    moved away while another phase runs on the same devices; `optimizer_between_phases` alone; `copies_process`: all of
+    it, gradient buffers too, while weights have another copy there, which engines are sent (slime). `has_one_thread`: a
     process updates states on the host with one thread, as those of Ray do unless they ask for more.
     """
 
@@ -110,6 +111,7 @@ class Offload:
     activations: bool = False
     params_between_phases: bool = False
     optimizer_between_phases: bool = False
+    copies_process: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

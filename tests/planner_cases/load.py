@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.planner.can_it_run.plans import Demand
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.memory.phases import Counts
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable
 from tests.planner_cases.model import UnknownModel, read_model
 from tests.planner_cases.split import is_for_fitting
@@ -24,7 +25,6 @@ from tests.planner_cases.truth import TRUTH, Truth, TruthInvalid, read_truth
 
 HERE = Path(__file__).parent
 Built = TypeVar("Built")
-Counts = Literal["allocated", "reserved", "device"]
 
 _NF4_BYTES = 4.127 / 8  # with double quantization, bytes per element
 _WIDEST_QUANTIZED = 1.25  # 8 bits and their scales
@@ -53,9 +53,10 @@ class Case:
     """One measured case. `row` is its line in the table it comes from: SW17a and SW17b are readings of row SW17.
 
     `counts`: what the truth of memory counts: bytes that tensors hold ("allocated"), that the allocator holds
-    ("reserved"), or all of a device ("device"). `job` is None where nothing is trained; `engine` alone is then served.
-    `problem` says why nothing can be computed, "" if it can. `method`, `demand`, `is_on_host`: what is asked where the
-    truth is a number of devices; a method is a key of jobs.planner.can_it_run.plans.METHODS.
+    ("reserved", and "one_stream" where gradients are made in the stream of all else), or all of a device ("device").
+    `job` is None where nothing is trained; `engine` alone is then served. `problem` says why nothing can be computed,
+    "" if it can. `method`, `demand`, `is_on_host`: what is asked where the truth is a number of devices; a method is a
+    key of jobs.planner.can_it_run.plans.METHODS.
     """
 
     id: str

@@ -202,7 +202,7 @@ def _peak(case: Case, job: Job, found: Estimate, k: Constants) -> float:
         return max(phase.memory.total for pool in found.pools for phase in pool.phases)
     updates = (phase.memory for pool in found.pools for phase in pool.phases if phase.phase == "update")
     memory = max(updates, key=lambda each: each.total)
-    return counted(memory, job.policy.layout, case.counts, job.fleet.accelerator, k)
+    return counted(memory, job.policy, case.counts, job.fleet.accelerator, k)
 
 
 def _verdict(case: Case, found: Estimate, k: Constants) -> Reading:

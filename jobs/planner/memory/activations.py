@@ -125,7 +125,9 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
 
     Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
     attention's output are kept, all else is computed again: of a gated layer q, kv, f, h; attention's output q; the
-    input h. Megatron's recomputes attention's core, of which flash attention keeps nothing.
+    input h. The grouped products of routed experts are no such product (`_grouped_mm` is not in torchtitan's list of
+    what is saved), nor are tokens on their way there and back. Megatron's recomputes attention's core, of which flash
+    attention keeps nothing.
     """
     whole = saved_elements(layer, training)
     if training.checkpointing == "none":
@@ -135,16 +137,9 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
         return LayerActivations(hidden=stream * model.hidden, inner=0.0, routed=0.0)
     if training.kernels == "megatron":
         return whole
-    inner, routed = 2.0 * model.query + model.kv, 0.0
-    if layer.is_moe:
-        inner += model.shared_width
-        routed = model.experts_per_token * (model.expert_width + model.hidden)
-    else:
-        inner += model.mlp_width
+    inner = 2.0 * model.query + model.kv + (model.shared_width if layer.is_moe else model.mlp_width)
     return LayerActivations(
-        hidden=min((1.0 + stream) * model.hidden, whole.hidden),
-        inner=min(inner, whole.inner),
-        routed=min(routed, whole.routed),
+        hidden=min((1.0 + stream) * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=0.0
     )
 
 

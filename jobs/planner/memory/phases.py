@@ -87,7 +87,8 @@ def _slack(training: Training, constants: Constants) -> float:
 
 
 def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:
-    """Yield the moments of a step at which a stage may be fullest, by term."""
+    """Yield the moments of a step at which a stage may be fullest, by term: the loss, the differentiation of the last
+    layers, of the first and of the embedding, and the optimizer's step."""
     held = states_of(training, stage)
     passing = transients_of(training, stage, held, constants)
     activations = activations_of(training, stage, constants, width=compute_bytes(training))
@@ -158,15 +159,44 @@ def overhead_bytes(layout: Layout, accelerator: Accelerator, constants: Constant
     return round(constants.memory.context_bytes + groups)
 
 
-Counts = Literal["allocated", "reserved", "device"]
+Counts = Literal["allocated", "reserved", "one_stream", "device"]
 
 
-def counted(memory: PeakMemory, layout: Layout, counts: Counts, accelerator: Accelerator, constants: Constants) -> int:
-    """Return what a source would report of a training's memory: bytes that tensors hold, that torch's allocator holds,
-    or all of a device (nvidia-smi)."""
+def counted(
+    memory: PeakMemory, training: Training, counts: Counts, accelerator: Accelerator, constants: Constants
+) -> int:
+    """Return what a source would report of a training's memory: bytes that tensors hold, that torch's allocator holds
+    (of a trainer that makes all of them in one stream, too), or all of a device (nvidia-smi)."""
     if counts == "allocated":
         return memory.total - memory.terms.get("overhead", 0)
-    return memory.total - (overhead_bytes(layout, accelerator, constants) if counts == "reserved" else 0)
+    if counts == "device":
+        return memory.total
+    idle = _idle_bytes(training, accelerator, constants) if counts == "reserved" else 0
+    return memory.total + idle - overhead_bytes(training.layout, accelerator, constants)
+
+
+def _idle_bytes(training: Training, accelerator: Accelerator, constants: Constants) -> int:
+    """Return what the allocator holds at its fullest beyond what a step needs. FSDP makes a rank's shards of gradients
+    on the stream that it reduces on (PyTorch, _fsdp_collectives.py, foreach_reduce; of its first version
+    _runtime_utils.py, _post_backward_hook). From the step's end until they are made again they are free, and serve no
+    other stream. Before it gives up the allocator frees them: they count for a source, not for a verdict."""
+    layout = training.layout
+    is_divided = training.family == "fsdp" and layout.shards >= 2 and layout.num_devices > 1
+    if accelerator.is_host or not is_divided or _keeps_gradients(training):
+        return 0
+    gaps, slack = logit_gaps(training, constants), _slack(training, constants)
+    needed = reserved = 0.0
+    for stage in telling_stages(training.model, layout, training.num_micro_batches):
+        idle = states_of(training, stage).gradients
+        for moment, peak in enumerate(_peaks(training, stage, constants)):
+            size = sum(peak.values()) * slack + (gaps if peak.get("logits") else 0.0)
+            needed = max(needed, size)
+            reserved = max(reserved, size + (idle if moment in _BEFORE_GRADIENTS else 0.0))
+    return round(reserved - needed)
+
+
+_BEFORE_GRADIENTS = (0, 1)
+"""Moments of _peaks at which a step of one micro-batch has no gradients yet: the loss, and the last layers."""
 
 
 def _with_overhead(

@@ -34,20 +34,26 @@ def export_bytes(training: Training) -> int:
 
 def host_bytes(job: Job, constants: Constants) -> int:
     """Return bytes of host memory that the fullest node needs: what trainers, frozen models and sleeping engines keep
-    there, and the processes of its devices themselves."""
+    there, and the processes of its devices themselves. Pools that fill nodes share none."""
     per_node = min(job.fleet.devices_per_node, job.fleet.num_devices)
-    total = per_node * constants.memory.host_process_bytes
-    for trained in (job.policy, job.critic):
+    pools: dict[str, float] = {}
+    sizes: dict[str, int] = {}
+
+    def add(pool: str, layout: Layout, size: float) -> None:
+        pools[pool] = pools.get(pool, 0.0) + min(layout.num_devices, per_node) * size
+        sizes[pool] = max(sizes.get(pool, 0), layout.num_devices)
+
+    for pool, trained in (("policy", job.policy), (job.critic_pool, job.critic)):
         if trained is not None:
-            total += _on_node(trained.layout, per_node) * _trainer_bytes(trained) * constants.memory.host_pinned
+            add(pool, trained.layout, _trainer_bytes(trained) * constants.memory.host_pinned)
     for frozen in job.frozen:
         if frozen.is_offloaded:
-            total += _on_node(frozen.layout, per_node) * max(
-                frozen_bytes(frozen.model, frozen.layout, frozen.weight_bytes)
-            )
+            add(frozen.pool, frozen.layout, max(frozen_bytes(frozen.model, frozen.layout, frozen.weight_bytes)))
     if job.engine is not None and job.engine.sleep_level == 1:
-        total += per_node * _engine_bytes(job.engine)
-    return round(total)
+        pools["policy"] += per_node * _engine_bytes(job.engine)
+    has_own_nodes = all(size % per_node == 0 for size in sizes.values())
+    fullest = max(pools.values()) if has_own_nodes else sum(pools.values())
+    return round(per_node * constants.memory.host_process_bytes + fullest)
 
 
 def node_bytes(fleet: Fleet, constants: Constants) -> float:
@@ -57,30 +63,32 @@ def node_bytes(fleet: Fleet, constants: Constants) -> float:
     )
 
 
-def _on_node(layout: Layout, per_node: int) -> int:
-    return min(layout.num_devices, per_node)
-
-
 @lru_cache(maxsize=1024)
 def _trainer_bytes(training: Training) -> float:
     """Return bytes of one rank's states that are on the host at some time: during the step, or between phases.
 
     Of Megatron's buffers weights are copied there; main gradients are given up and zeroed when they are needed again
-    (docs/develop/planner-formulas.md, States). Its optimizer on the host has gradients of its own in the type of the
-    masters (Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py).
+    (docs/develop/planner-formulas.md, States), unless the whole process is copied. An optimizer on the host has
+    gradients of its own in the type of the masters: Megatron's (optimizer/cpu_offloading/hybrid_optimizer.py), and
+    DeepSpeed's, whose ZeRO-3 has them beside those that it adds up (stage3.py, initialize_optimizer_states and
+    grad_partitions_flat_buffer) and whose other stages add up only over several micro-batches (stage_1_and_2.py,
+    accumulated_grads_in_cpu).
     """
     away = 0.0
     offload = training.offload
     for stage in telling_stages(training.model, training.layout):
         whole, held = states_of(training, stage, is_offloaded=False), states_of(training, stage)
         size = whole.optimizer if offload.optimizer_between_phases else whole.optimizer - held.optimizer
-        size += whole.gradients - held.gradients
-        if training.family == "megatron" and offload.optimizer:
+        if training.family != "deepspeed" or training.layout.shards == 3 or training.num_micro_batches > 1:
+            size += whole.gradients - held.gradients
+        if training.family in ("megatron", "deepspeed") and offload.optimizer:
             masters = whole.optimizer / optimizer_bytes(training)  # parameters whose masters this rank has
             size += offload.optimizer * masters * training.master_bytes
         if training.is_saved_beside:
             size += whole.optimizer + (0.0 if training.has_master else whole.weights)
         size += whole.weights if offload.params_between_phases else whole.weights - held.weights
+        if offload.copies_process:
+            size += whole.weights + whole.gradients
         if offload.activations:
             size += (
                 2.0

@@ -32,7 +32,7 @@ ROUNDING = 64  # bytes: terms are rounded one by one, and products of shares in 
 
 def peak(t: Training) -> int:
     """Return what the allocator holds at most: without the process's own, which grows with the number of groups."""
-    return counted(update_memory(t, H100, K), t.layout, "reserved", H100, K)
+    return counted(update_memory(t, H100, K), t, "one_stream", H100, K)
 
 
 def activations(t: Training) -> tuple[float, float]:
@@ -58,8 +58,9 @@ def test_every_phase_has_terms_that_are_known_and_not_negative(t: Training) -> N
     ):
         assert set(memory.terms) <= set(TERMS)
         assert all(size > 0 for size in memory.terms.values())
-        assert counted(memory, t.layout, "allocated", H100, K) <= counted(memory, t.layout, "reserved", H100, K)
-        assert counted(memory, t.layout, "reserved", H100, K) < counted(memory, t.layout, "device", H100, K)
+        assert counted(memory, t, "allocated", H100, K) <= counted(memory, t, "one_stream", H100, K)
+        assert counted(memory, t, "one_stream", H100, K) <= counted(memory, t, "reserved", H100, K)
+        assert counted(memory, t, "one_stream", H100, K) < counted(memory, t, "device", H100, K)
 
 
 @given(trainings(), st.integers(2, 4))

@@ -84,6 +84,8 @@ def test_checkpointing_keeps_inputs_or_every_second_product() -> None:
     assert kept_elements(layer, training(checkpointing="selective")).total == 2 * h + 2 * q + kv + f
     core = training(checkpointing="selective", kernels="megatron")
     assert kept_elements(layer, core) == saved_elements(layer, core)
+    routed = training("qwen3-30b-a3b", checkpointing="selective")  # 32 heads, 4 of keys, of 128; no shared expert
+    assert kept_elements(routed.model.layers[0], routed).total == 2 * 2048 + 2 * 4096 + 512
 
 
 def test_full_checkpointing_keeps_two_bytes_of_each_layer_and_works_on_one() -> None:

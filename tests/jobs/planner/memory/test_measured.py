@@ -23,7 +23,7 @@ def test_the_table_is_what_the_cases_hold() -> None:
     assert {combination(each) for each in trained} == MEASURED | FAR_OFF
 
 
-def test_a_way_of_which_a_third_of_the_peaks_is_a_fifth_too_high_is_far_off() -> None:
+def test_a_way_of_which_three_tenths_of_the_peaks_are_a_fifth_too_high_is_far_off() -> None:
     above: dict[object, list[float]] = defaultdict(list)
     cases = (*load(HERE), *load(HERE / "later"))
     # Of a run whose tensors are known, what the allocator held beyond them is no matter of the way.
@@ -34,7 +34,7 @@ def test_a_way_of_which_a_third_of_the_peaks_is_a_fifth_too_high_is_far_off() ->
         errors = [each.error for each in readings(case) if each.quantity == "memory" and each.error is not None]
         if case.job is not None:
             above[combination(case.job.policy)].extend(1 / (1 + error) for error in errors)
-    far = {way for way, found in above.items() if found and 3 * sum(each >= 1.2 for each in found) >= len(found)}
+    far = {way for way, found in above.items() if found and sum(each >= 1.2 for each in found) > 0.3 * len(found)}
     assert far == FAR_OFF
 
 

@@ -63,7 +63,7 @@ def test_a_megatron_step_is_the_sum_that_was_published() -> None:
     ends = (2 * h / 2 + 3 * h) * tokens * 2
     by_hand = states + saved + ends + 2 * matrices / 2 + 6 * tokens * v / 2
     memory = update_memory(t, H100, K)
-    assert counted(memory, t.layout, "allocated", H100, K) == pytest.approx(by_hand, abs=16)
+    assert counted(memory, t, "allocated", H100, K) == pytest.approx(by_hand, abs=16)
     assert by_hand / GIB == pytest.approx(60.68, rel=0.01)
     assert memory.terms["optimizer"] == pytest.approx(3 * rank, abs=1)
     assert memory.terms["weights"] == pytest.approx(2 * rank, abs=1)
@@ -83,7 +83,7 @@ def test_the_optimizers_step_is_the_peak_where_little_is_computed() -> None:
     t = training(family="plain", layout=Layout(), optimizer="adam_bf16", has_master=False, sequence=16)
     memory = update_memory(replace(t, has_fused_optimizer=False), H100, K)
     states = (8 + 2) * 8_030_261_248
-    assert counted(memory, t.layout, "allocated", H100, K) == pytest.approx(states, abs=8)
+    assert counted(memory, t, "allocated", H100, K) == pytest.approx(states, abs=8)
     assert "activations" not in memory.terms
 
 
@@ -97,10 +97,30 @@ def test_gradients_of_a_single_micro_batch_are_not_there_yet_when_the_loss_is_co
 def test_what_a_source_counts() -> None:
     t = training(layout=Layout(num_devices=8, shards=3))
     memory = update_memory(t, H100, K)
-    tensors = counted(memory, t.layout, "allocated", H100, K)
-    assert counted(memory, t.layout, "reserved", H100, K) == pytest.approx(tensors * K.memory.allocator, abs=8)
-    assert counted(memory, t.layout, "device", H100, K) == memory.total
-    assert memory.total - counted(memory, t.layout, "reserved", H100, K) == overhead_bytes(t.layout, H100, K)
+    tensors = counted(memory, t, "allocated", H100, K)
+    assert counted(memory, t, "one_stream", H100, K) == pytest.approx(tensors * K.memory.allocator, abs=8)
+    assert counted(memory, t, "device", H100, K) == memory.total
+    assert memory.total - counted(memory, t, "one_stream", H100, K) == overhead_bytes(t.layout, H100, K)
+
+
+def test_fsdp_reserves_the_shards_of_gradients_that_were_beside_what_a_step_needs() -> None:
+    """Its fullest moment is the loss, where gradients of the last step are free in the stream that reduced them."""
+    parameters, layout = 8_030_261_248, Layout(num_devices=8, shards=3)
+    t = training(layout=layout, gradient_bytes=4.0, micro_batch=2, sequence=8192, checkpointing="full")
+
+    def idle(t: Training) -> float:
+        memory = update_memory(t, H100, K)
+        return counted(memory, t, "reserved", H100, K) - counted(memory, t, "one_stream", H100, K)
+
+    terms = update_memory(t, H100, K).terms
+    assert max(terms, key=lambda term: terms[term]) == "logits"
+    assert idle(t) == pytest.approx(4 * parameters / 8, rel=1e-3)
+    # Of several micro-batches they are in use, and other families and one device reduce none in a stream of its own.
+    assert idle(replace(t, num_micro_batches=2)) == 0
+    assert idle(replace(t, family="deepspeed")) == 0
+    assert idle(replace(t, layout=Layout(shards=3))) == 0
+    # Where the step of the optimizer is fullest, they are there.
+    assert idle(replace(t, micro_batch=1, sequence=128)) == 0
 
 
 def test_processes_pay_for_each_way_in_which_they_are_divided() -> None:

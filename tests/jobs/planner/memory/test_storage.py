@@ -64,6 +64,31 @@ def test_megatron_gives_gradients_up_and_its_optimizer_on_the_host_has_copies_of
     assert away(Offload(optimizer_between_phases=True)) == pytest.approx(states, rel=1e-4)
     assert away(Offload(params_between_phases=True)) == pytest.approx(weights, rel=1e-4)  # no gradients
     assert away(Offload(optimizer=1.0)) == pytest.approx(states * 16 / 12, rel=1e-4)  # gradients of 4 bytes
+    # slime copies a process as it is, and sends weights that have a copy of their own.
+    whole = Offload(params_between_phases=True, copies_process=True)
+    assert away(whole) == pytest.approx(weights * (1 + 1 + 4 / 2), rel=1e-4)
+
+
+@pytest.mark.parametrize(("stage", "batches", "each"), [(3, 1, 12 + 2 + 4), (2, 1, 12 + 4), (2, 4, 12 + 2 + 4)])
+def test_an_optimizer_of_deepspeed_on_the_host_has_gradients_of_its_own(stage: int, batches: int, each: int) -> None:
+    offload = Offload(optimizer=1.0)
+    layout = Layout(num_devices=8, shards=stage)  # type: ignore[arg-type]
+    t = training(layout=layout, family="deepspeed", offload=offload, num_micro_batches=batches)
+    moved = host_bytes(Job(algorithm="sft", fleet=fleet(8), policy=t), K) - 8 * K.memory.host_process_bytes
+    assert moved == pytest.approx(each * 8_030_261_248 * K.memory.host_pinned, rel=1e-4)
+
+
+def test_pools_that_fill_nodes_are_on_nodes_of_their_own() -> None:
+    t = training(layout=Layout(num_devices=8, shards=3), family="deepspeed", offload=Offload(optimizer=1.0))
+    alone = Job(algorithm="ppo", fleet=fleet(16), policy=t)
+    apart = replace(alone, critic=t, critic_pool="critic")
+    assert host_bytes(apart, K) == host_bytes(alone, K)
+    processes = 8 * K.memory.host_process_bytes
+    twice = processes + 2 * (host_bytes(alone, K) - processes)
+    assert host_bytes(replace(alone, critic=t), K) == pytest.approx(twice, abs=2)
+    half = replace(t, layout=Layout(num_devices=4, shards=3))  # both may share a node
+    shared = Job(algorithm="ppo", fleet=fleet(8), policy=half, critic=half, critic_pool="critic")
+    assert host_bytes(shared, K) == pytest.approx(twice, abs=2)
 
 
 def test_host_memory_that_is_known_to_be_too_little_does_not_fit_and_what_is_unusual_is_tight() -> None:
