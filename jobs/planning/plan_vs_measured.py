@@ -86,7 +86,7 @@ class PlannedRow:
     """One line: seconds of a `phase` ("step": the whole; "experience": all of TOGETHER's), or bytes of a `role` in a
     phase, or of one `term` of its states ("" for all terms). None where nothing was planned or measured. `difference`
     is measured / planned - 1 of the middle; `is_inside` whether the interval holds what was measured. Neither is said
-    where it `has_leftovers`: memory that another phase freed and the process did not give back."""
+    where it `has_freed_memory`: memory that another phase freed and the process did not give back."""
 
     quantity: Quantity
     phase: str
@@ -94,19 +94,19 @@ class PlannedRow:
     term: str = ""
     predicted: Interval | None
     measured: float | None
-    has_leftovers: bool = False
+    has_freed_memory: bool = False
 
     @property
     def difference(self) -> float | None:
         """How far the measured value is from the middle of the plan, as a share of it."""
-        if self.predicted is None or self.measured is None or self.predicted.middle <= 0 or self.has_leftovers:
+        if self.predicted is None or self.measured is None or self.predicted.middle <= 0 or self.has_freed_memory:
             return None
         return self.measured / self.predicted.middle - 1
 
     @property
     def is_inside(self) -> bool | None:
         """Whether the planned interval holds what was measured."""
-        if self.predicted is None or self.measured is None or self.has_leftovers:
+        if self.predicted is None or self.measured is None or self.has_freed_memory:
             return None
         return self.predicted.low <= self.measured <= self.predicted.high
 
@@ -172,7 +172,7 @@ def _bytes(made: Estimate, measured: RunMeasurements, frees_memory: bool) -> Ite
             role=role,
             predicted=None if memory is None else _interval(_comparable(memory, measured.source), made.band),
             measured=measured.peaks.get((role, phase)),
-            has_leftovers=(role, phase) in measured.peaks and phase not in (_FIRST, fullest.get(role, phase)),
+            has_freed_memory=(role, phase) in measured.peaks and phase not in (_FIRST, fullest.get(role, phase)),
         )
 
 

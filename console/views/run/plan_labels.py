@@ -141,5 +141,5 @@ def _reasons(row: PlannedRow, plan: RunPlan) -> Iterable[str]:
         yield planned[absent]
     if missing := plan.why_not_measured(row):
         yield measured[missing]
-    if row.has_leftovers and not absent:
+    if row.has_freed_memory and not absent:
         yield _("Holds what other phases have freed, too: marks of memory (profile.marks) measure each phase alone.")
