@@ -94,6 +94,8 @@ def test_a_key_used_for_another_spec_is_a_conflict(api: Client) -> None:
             "Did you mean optimizer.learning_rate",
         ),
         ({"knobs": {"optimizer.learning_rate": "fast"}}, "knobs.optimizer.learning_rate", "'fast' is not allowed"),
+        ({"knobs": {"optimizer.learning_rate": None}}, "knobs.optimizer.learning_rate", "null is not allowed"),
+        ({"name": "x" * 5000}, "name", f"'{'x' * 199}… is not a name. Use up to 120 characters on one line."),
         ({"hardwear": {}}, "hardwear", "Did you mean hardware"),
         ({"reward": {"kind": "custom"}}, "reward.source", "needs its Python file"),
         ([], "spec", "A run spec is a JSON object, not list"),
