@@ -10,10 +10,10 @@ from typing import Any
 _MAX_SHOWN = 40
 _SECRET = ("password", "secret", "token", "code", "variables", "values")
 _ALLOWED = {
-    "greater_than": "a number above {gt:,}",
-    "greater_than_equal": "a number of at least {ge:,}",
-    "less_than": "a number below {lt:,}",
-    "less_than_equal": "a number of at most {le:,}",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_parsing_size": "a smaller whole number",
@@ -24,10 +24,10 @@ _ALLOWED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "text",
-    "string_too_short": "at least {min_length:,} characters",
-    "string_too_long": "at most {max_length:,} characters",
-    "too_short": "at least {min_length:,}",
-    "too_long": "at most {max_length:,}",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least {min_length}",
+    "too_long": "at most {max_length}",
     "literal_error": "{expected}",
     "list_type": "a list",
     "dict_type": "a JSON object",
@@ -47,12 +47,19 @@ def sentence_of_error(error: Mapping[str, Any]) -> str:
         return f"There is no field {place[-1][:_MAX_SHOWN]!r} here."
     if kind not in _ALLOWED:
         return str(error["msg"]).removeprefix("Value error, ")
-    allowed = _ALLOWED[kind].format(**error.get("ctx", {}))
+    allowed = _ALLOWED[kind].format(**{name: _plain(value) for name, value in error.get("ctx", {}).items()})
     if kind in ("too_short", "too_long"):
         number = error["ctx"]["actual_length"]  # None of what is too long to be counted
         size = {0: "It is empty", 1: "It has 1 entry", None: "It has too many entries"}
         return f"{size.get(number, f'It has {number} entries')}. Give {allowed}."
     return f"{_shown(error.get('input'), place)} is not allowed. Use {allowed}."
+
+
+def _plain(value: object) -> object:
+    """Return a number as people write it: no fraction where it is whole."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{value:,}" if isinstance(value, int) else value
 
 
 def _shown(value: object, place: list[str]) -> str:

@@ -68,11 +68,13 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResult:
-    """A run that the console has queued; `is_new` is False if the same request had made it before."""
+    """A run that the console has queued; `is_new` is False if the same request had made it before; `note`: what the
+    console remarks of it."""
 
     id: str
     url: str
     is_new: bool
+    note: str = ""
 
 
 class ApiClient:
@@ -103,7 +105,7 @@ class ApiClient:
         query = {name: text for name, text in (("project", project), ("parent", parent)) if text}
         answer = self._send("POST", "/api/runs", json=spec, params=query, headers={"Idempotency-Key": key})
         made: LaunchedJson = answer.json()
-        return LaunchResult(id=made["run"]["id"], url=made["url"], is_new=answer.status_code == 201)
+        return LaunchResult(id=made["run"]["id"], url=made["url"], is_new=answer.status_code == 201, note=made["note"])
 
     def sweep(self, spec: Any, sweep: Mapping[str, object], *, key: str, project: str | None = None) -> LaunchResult:
         """Queue the runs of a sweep; the same key again gives the same sweep. Raises: RequestRefused, ConsoleAway."""

@@ -124,7 +124,7 @@ def read_spec(path: str) -> Any:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise CommandError(f"Cannot read the spec {path}: {why}. Name a JSON file.", returncode=REFUSED) from error
+        raise CommandError(f"Cannot read {path}: {why}. Name a JSON file.", returncode=REFUSED) from error
     try:
         return json.loads(text)
     except ValueError as error:

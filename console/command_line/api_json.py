@@ -86,6 +86,7 @@ class LaunchedJson(TypedDict):
 
     run: RunJson
     url: str
+    note: str
 
 
 class LiveKnobJson(TypedDict):

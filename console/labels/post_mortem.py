@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from console.labels.catalog import knob_label, phase_label
 from console.labels.memory_terms import TERM_WORDS
 from console.labels.numbers import size
-from jobs.catalog.value import value_text
+from jobs.catalog.value import Value, value_text
 from jobs.planner.result import POOL_WORDS
 from jobs.planning.post_mortem import PostMortem
 
@@ -23,10 +23,16 @@ def change_sentence(report: PostMortem) -> str:
         return ""
     parts = (
         _("%(label)s %(after)s instead of %(before)s")
-        % {"label": knob_label(knob), "after": value_text(after), "before": value_text(report.spec.knob(knob))}
+        % {"label": knob_label(knob), "after": _value(after), "before": _value(report.spec.knob(knob))}
         for knob, after in report.remedy.changes.items()
     )
     return ", ".join(parts)
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, bool):
+        return _("on") if value else _("off")
+    return value_text(value)
 
 
 def term_word(report: PostMortem) -> str:
@@ -48,6 +54,11 @@ def _sentences(report: PostMortem) -> Iterator[str]:
         "held": size((report.demanded or 0) - (report.failure.wanted or 0)),
         "limit": size(report.limit or 0),
     }
+    if report.failure.is_cache:  # nothing was allocated: the share of the device had no room left
+        yield _("%(role)s rank %(rank)s found no room for its KV cache; the plan has %(part)s for it.") % words
+        if report.remedy is None:
+            yield _no_remedy()
+        return
     if report.term == "host":
         yield _("The node ran out of its own memory; the plan needs %(planned)s of it.") % words
     elif report.is_phase_told:
@@ -68,4 +79,8 @@ def _sentences(report: PostMortem) -> Iterator[str]:
             "plan": _("The largest part in the plan: %(term)s, %(part)s."),
         }[report.known_by] % words
     if report.remedy is None:
-        yield _("No change of knobs that the planner knows would have fitted: take devices with more memory, or more.")
+        yield _no_remedy()
+
+
+def _no_remedy() -> str:
+    return _("No change of knobs that the planner knows would have fitted: take devices with more memory, or more.")

@@ -106,12 +106,15 @@ def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:
 
     Spaces, dashes and case do not matter. Where several share the name, as "A100" does, it is the one whose memory is
     nearest to `usable_bytes`, or without that the one whose own name it is; of two alike the one with the faster link.
-    Raises: LookupError, naming the nearest.
+    Raises: LookupError, naming the nearest, or all if none is near.
     """
     wanted = _plain(name)
     matches = _by_name().get(wanted, ())
     if not matches:
-        near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
+        near = difflib.get_close_matches(wanted[:200], _by_name(), n=1)
+        if not near:
+            text = "{name!r} is not a known accelerator. The known ones are {known}."
+            raise LookupError(Sentence(text, name=name, known=", ".join(sorted(accelerators()))))
         text = "{name!r} is not a known accelerator. The nearest is {nearest}."
         own = _by_name()[near[0]][0]
         raise LookupError(Sentence(text, name=name, nearest=f"{own.id} ({own.label})"))

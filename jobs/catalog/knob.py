@@ -18,7 +18,7 @@ from jobs.catalog.flag import Flag, flags_of
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import folder_entries
 from jobs.catalog.trainer import trainers
-from jobs.catalog.value import Scalar, Value, is_storable, plain_number
+from jobs.catalog.value import Scalar, Value, is_storable, plain_number, shown
 
 KnobType = Literal["int", "float", "bool", "choice", "text"]
 
@@ -148,7 +148,7 @@ class Knob:
         """Return `value` as the knob's type, as `check` does, but refuse "not set" too. Raises: KnobValueInvalid."""
         read = self._read(value)
         if read is None:
-            words = {"value": repr(value), "label": Sentence(self.label), "allowed": self.allowed()}
+            words = {"value": shown(value), "label": Sentence(self.label), "allowed": self.allowed()}
             raise KnobValueInvalid(Sentence("{value} is not allowed for {label}. Use {allowed}.", **words))
         return read
 

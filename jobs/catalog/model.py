@@ -52,12 +52,15 @@ def models() -> Mapping[str, KnownModel]:
 def find_model(name: str) -> KnownModel:
     """Return the model of an id or a hub repository, in any case; of a repository with its own context.
 
-    Raises: LookupError, naming the nearest.
+    Raises: LookupError, naming the nearest if one is near.
     """
     wanted = name.strip().lower()
     model = _by_name().get(wanted)
     if model is None:
-        near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
+        near = difflib.get_close_matches(wanted[:200], _by_name(), n=1)
+        if not near:
+            text = "{name!r} is not a known model. None has a similar name: its config.json would tell."
+            raise LookupError(Sentence(text, name=name))
         text = "{name!r} is not a known model. The nearest is {nearest}."
         raise LookupError(Sentence(text, name=name, nearest=_by_name()[near[0]].id))
     return model

@@ -9,7 +9,16 @@ Scalar = float | int | str | bool
 Value = Scalar | None
 """None is "not set": the trainer decides."""
 
+_MOST_SHOWN = 200
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
+
+
+def shown(value: object) -> str:
+    """Return what somebody gave as a refusal repeats it: null, true and false as JSON has them, no more than a line."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def value_text(value: Value | Mapping[str, object] | Sequence[Iterable[Any]]) -> str:

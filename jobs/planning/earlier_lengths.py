@@ -45,14 +45,16 @@ def lengths_told(spec: RunSpec, measured: RunMeasurements) -> MeasuredLengths | 
     return MeasuredLengths(of=_like(spec), prompt=measured.mean_prompt, response=measured.mean_response)
 
 
-def earlier_lengths(project: Project, spec: RunSpec) -> EarlierLengths | None:
+def earlier_lengths(project: Project, spec: RunSpec, *, before: str = "") -> EarlierLengths | None:
     """Return what the newest finished run of the same model, data and caps measured, no more than the caps; None where
-    there is none."""
+    there is none. `before`: a run, for those that had joined before it did."""
     if not is_in(spec.algorithm, "rl"):
         return None
     like = _like(spec)
     most_prompt, most_response = (spec.int_knob(name) if name in spec.knobs else math.inf for name in _CAPS)
-    for joining in project.joined_runs.get("joined", ()):
+    joined = project.joined_runs.get("joined", ())
+    place = next((at for at, joining in enumerate(joined) if joining["run"] == before), -1)
+    for joining in joined[place + 1 :]:  # the newest first
         lengths: MeasuredLengths | None = joining.get("lengths")
         if lengths is not None and lengths["of"] == like:
             return EarlierLengths(

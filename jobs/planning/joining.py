@@ -41,10 +41,12 @@ _TRIES = 5
 
 
 class ChangedConstant(TypedDict):
-    """A constant that a run changed: what it was (None: nothing was known on that kind of device) and is."""
+    """A constant that a run changed: what it was (None: nothing was known on that kind of device) and is.
+    `spread`: how far what it was may have been off."""
 
     was: float | None
     value: float
+    spread: NotRequired[float]
 
 
 class Joining(TypedDict):
@@ -152,13 +154,17 @@ def _made(run: Run, *, state: ClusterState, now: datetime) -> tuple[Joining, Sto
     stored = _stored(project.calibrations.get(accelerator), changed, num_runs=kind.num_runs, now=now)
     joining["accelerator"], joining["num_runs"] = accelerator, kind.num_runs
     joining["num_settings"] = max((each.num_settings for each in kind.calibration.proposals), default=0)
-    joining["constants"] = {
-        name: {"was": kind.present.value(name) if _is_told(kind, name) else None, "value": entry["value"]}
-        for name, entry in changed.items()
-    }
+    joining["constants"] = {name: _changed(kind, name, entry) for name, entry in changed.items()}
     joining["before"] = _missed(own, kind.present)
     joining["after"] = _missed(own, _with(kind.present, changed))
     return joining, stored if changed else None
+
+
+def _changed(kind: KindCalibration, name: str, entry: MeasuredConstant) -> ChangedConstant:
+    """Return what a constant was and is."""
+    was = kind.present.get(name)
+    change = ChangedConstant(was=was.value if _is_told(kind, name) else None, value=entry["value"])
+    return change if was.spread == 1 else {**change, "spread": was.spread}
 
 
 def _taken(kind: KindCalibration, own: Mapping[str, float]) -> dict[str, MeasuredConstant]:

@@ -45,6 +45,7 @@ _DEVICE_TOTALS = tuple(f"gpu{index}_memory_total_bytes" for index in range(16)) 
 _PEAKS = {
     peak_name(kind, phase): (kind, phase) for kind in ("resident_peak", "device_reserved_peak") for phase in _PHASES
 }
+_FIRST = "load"  # before it a process has freed nothing
 _LENGTHS = ("prompt/length_mean", "response/length_mean")
 _LONGEST = 1e9  # what a trainer says may be anything
 _OUTSIDE: tuple[Term, ...] = ("graphs", "overhead")  # torch's allocator does not know of them
@@ -84,7 +85,8 @@ class RunMeasurements:
 class PlannedRow:
     """One line: seconds of a `phase` ("step": the whole; "experience": all of TOGETHER's), or bytes of a `role` in a
     phase, or of one `term` of its states ("" for all terms). None where nothing was planned or measured. `difference`
-    is measured / planned - 1 of the middle; `is_inside` whether the interval holds what was measured."""
+    is measured / planned - 1 of the middle; `is_inside` whether the interval holds what was measured. Neither is said
+    where it `has_freed_memory`: memory that another phase freed and the process did not give back."""
 
     quantity: Quantity
     phase: str
@@ -92,25 +94,27 @@ class PlannedRow:
     term: str = ""
     predicted: Interval | None
     measured: float | None
+    has_freed_memory: bool = False
 
     @property
     def difference(self) -> float | None:
         """How far the measured value is from the middle of the plan, as a share of it."""
-        if self.predicted is None or self.measured is None or self.predicted.middle <= 0:
+        if self.predicted is None or self.measured is None or self.predicted.middle <= 0 or self.has_freed_memory:
             return None
         return self.measured / self.predicted.middle - 1
 
     @property
     def is_inside(self) -> bool | None:
         """Whether the planned interval holds what was measured."""
-        if self.predicted is None or self.measured is None:
+        if self.predicted is None or self.measured is None or self.has_freed_memory:
             return None
         return self.predicted.low <= self.measured <= self.predicted.high
 
 
-def planned_rows(plan: SpecEstimate, measured: RunMeasurements) -> tuple[PlannedRow, ...]:
-    """Return the lines for the plan of the run's spec and what the run told."""
-    return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
+def planned_rows(plan: SpecEstimate, measured: RunMeasurements, *, frees_memory: bool = True) -> tuple[PlannedRow, ...]:
+    """Return the lines for the plan of the run's spec and what the run told. `frees_memory`: its processes gave freed
+    memory back to the system before each phase, as marks of memory make them."""
+    return (*_seconds(plan, measured), *_bytes(plan.estimate, measured, frees_memory), *_states(plan, measured))
 
 
 def plan_of_cpu(made: Estimate, constants: Constants) -> SpecEstimate:
@@ -155,10 +159,11 @@ def _seconds(plan: SpecEstimate, measured: RunMeasurements) -> Iterator[PlannedR
             )
 
 
-def _bytes(made: Estimate, measured: RunMeasurements) -> Iterator[PlannedRow]:
+def _bytes(made: Estimate, measured: RunMeasurements, frees_memory: bool) -> Iterator[PlannedRow]:
     """Yield what each role takes in each phase in which it works: where it is planned most, if it is in several pools,
     and in which it was measured."""
     planned = _by_role(made)
+    fullest = {} if frees_memory or measured.source != "process" else _fullest(measured.peaks)
     for role, phase in _ordered({*planned, *measured.peaks}):
         memory = planned.get((role, phase))
         yield PlannedRow(
@@ -167,7 +172,13 @@ def _bytes(made: Estimate, measured: RunMeasurements) -> Iterator[PlannedRow]:
             role=role,
             predicted=None if memory is None else _interval(_comparable(memory, measured.source), made.band),
             measured=measured.peaks.get((role, phase)),
+            has_freed_memory=(role, phase) in measured.peaks and phase not in (_FIRST, fullest.get(role, phase)),
         )
+
+
+def _fullest(peaks: Mapping[RoleKey, float]) -> dict[str, str]:
+    """Return the phase in which each role took most."""
+    return {role: max((each for each in peaks if each[0] == role), key=peaks.__getitem__)[1] for role, _ in peaks}
 
 
 def _states(plan: SpecEstimate, measured: RunMeasurements) -> Iterator[PlannedRow]:

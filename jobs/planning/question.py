@@ -93,6 +93,7 @@ def question(
     reads: bool = True,
     takes_cpu: bool = False,
     takes_lengths: bool = True,
+    before: str = "",
 ) -> PlannerQuestion:
     """Return what the planner is asked about a spec in a project, or, without one, on what is shipped alone.
 
@@ -102,6 +103,7 @@ def question(
     read a while ago is used. `takes_cpu`: a run of the built-in trainer that goes on the CPU is no refusal; only the
     bytes of its roles that train and score are then estimated, all else of the estimate means nothing.
     `takes_lengths`: seconds follow the mean lengths that an earlier run like it measured, where `workload` says none.
+    `before`: a run, to be planned by what other runs had measured before it finished.
     Raises: PlanRefused.
     """
     may_read = project is not None and user is not None and allows(role(user, project), "editor")
@@ -125,7 +127,7 @@ def question(
     models = Models(policy=shape, **others)
     data, lengths_note = _workload(spec, project, workload or Workload()), ""
     if takes_lengths:
-        data, lengths_note = _with_earlier(data, spec, project)
+        data, lengths_note = _with_earlier(data, spec, project, before)
     try:
         job = read_job(spec, models, fleet, workload=data)
     except JobInvalid as invalid:
@@ -135,7 +137,7 @@ def question(
         models=models,
         fleet=fleet,
         workload=data,
-        constants=constants_of(project, fleet.accelerator.id),
+        constants=constants_of(project, fleet.accelerator.id, before=before),
         job=job,
         notes=tuple(note for note in (whose, fleet_note, read_as, lengths_note) if note),
         recipe_note=whose,
@@ -350,9 +352,9 @@ def _workload(spec: RunSpec, project: Project | None, workload: Workload) -> Wor
     return replace(filled, mean_prompt=mean)
 
 
-def _with_earlier(workload: Workload, spec: RunSpec, project: Project | None) -> tuple[Workload, str]:
+def _with_earlier(workload: Workload, spec: RunSpec, project: Project | None, before: str) -> tuple[Workload, str]:
     """Return the workload with the mean lengths of an earlier run like it where nobody said any, and whose they are."""
-    earlier = None if project is None or workload.mean_response else earlier_lengths(project, spec)
+    earlier = None if project is None or workload.mean_response else earlier_lengths(project, spec, before=before)
     if earlier is None:
         return workload, ""
     text = _("Responses of %(tokens)s tokens on average, as %(run)s measured; its model, data and limits are the same.")

@@ -74,10 +74,10 @@ def run_plan(run: Run, *, user: User, state: ClusterState, what_if: WhatIf | Non
     that takes seconds. Raises: PlanRefused, where there is no plan.
     """
     measured = read_measured(run.pk)
-    question = question_of(run, user=user, state=state, measured=measured, what_if=what_if)
+    question = question_of(run, user=user, state=state, measured=measured, what_if=what_if, is_as_before=True)
     plan = _plan(question)
     return RunPlan(
-        rows=planned_rows(plan, measured),
+        rows=planned_rows(plan, measured, frees_memory=question.spec.profile.marks == "memory"),
         measured=measured,
         has_seconds=plan.seconds is None or bool(plan.seconds),
         fleet=question.job.fleet,
@@ -95,10 +95,12 @@ def question_of(
     what_if: WhatIf | None = None,
     workload: Workload | None = None,
     reads: bool = True,
+    is_as_before: bool = False,
 ) -> PlannerQuestion:
     """Return what the planner is asked about the run's latest attempt, on what it ran on unless `what_if` says else.
 
-    `workload` and `reads` as in jobs.planning.question.question. Raises: PlanRefused.
+    `is_as_before`: by the constants and lengths that other runs had measured before it finished; else by the constants
+    of now, and no lengths. `workload` and `reads` as in jobs.planning.question.question. Raises: PlanRefused.
     """
     attempt = Attempt.objects.filter(run=run, number=run.latest_attempt).select_related("run").first()
     spec = parse_spec(latest_spec_json(run))
@@ -113,7 +115,8 @@ def question_of(
         workload=workload,
         reads=reads,
         takes_cpu=True,
-        takes_lengths=False,  # they may be its own, and a plan is what was known before
+        takes_lengths=is_as_before,
+        before=run.pk if is_as_before else "",  # a plan is what was known before: nothing of its own
     )
 
 

@@ -77,11 +77,12 @@ def currency_of(project: Project | None) -> str:
     return "USD" if project is None else project.currency
 
 
-def constants_of(project: Project | None, accelerator: str = "") -> Constants:
+def constants_of(project: Project | None, accelerator: str = "", *, before: str = "") -> Constants:
     """Return the planner's constants with the project's own values, and with what its runs measured on an accelerator.
 
-    `accelerator`: the id of the kind that is planned for, "" for none in particular. A value whose constant is not
-    known any more, or no longer takes it, is left out (`outdated` names the project's own).
+    `accelerator`: the id of the kind that is planned for, "" for none in particular; `before`: a run, for what was
+    measured before it joined. A value whose constant is not known any more, or no longer takes it, is left out
+    (`outdated` names the project's own).
     """
     if project is None:
         return shipped_constants()
@@ -89,7 +90,7 @@ def constants_of(project: Project | None, accelerator: str = "") -> Constants:
     constants = shipped_constants().with_values(
         {name: value for name, value in project.plan_constants.items() if name not in gone}
     )
-    for name, entry in measured_on(project, accelerator).items():
+    for name, entry in _measured_before(project, accelerator, before).items():
         source = counted(_("measured on %(n)s finished runs of this project") % {"n": entry["num_runs"]})
         with contextlib.suppress(ConstantInvalid):
             constants = constants.measured({name: entry["value"]}, source, entry.get("spread", 1.0))
@@ -106,6 +107,19 @@ def constants_without(project: Project, names: Collection[str]) -> Constants:
 def measured_on(project: Project, accelerator: str) -> dict[str, MeasuredConstant]:
     """Return what was taken from runs on a kind of device, by constant."""
     constants: dict[str, MeasuredConstant] = project.calibrations.get(accelerator, {}).get("constants", {})
+    return constants
+
+
+def _measured_before(project: Project, accelerator: str, run: str) -> dict[str, MeasuredConstant]:
+    """Return what was measured on a kind of device before a run joined; all of it where the run has not."""
+    constants = dict(measured_on(project, accelerator))
+    joined = project.joined_runs.get("joined", ())
+    place = next((at for at, joining in enumerate(joined) if joining["run"] == run), -1)
+    for joining in joined[: place + 1]:  # the newest first
+        changed = joining["constants"] if joining["accelerator"] == accelerator else {}
+        for name, change in changed.items():
+            if (entry := constants.pop(name, None)) is not None and change["was"] is not None:
+                constants[name] = {**entry, "value": change["was"], "spread": change.get("spread", 1.0)}
     return constants
 
 

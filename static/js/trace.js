@@ -23,7 +23,7 @@ import { Search } from "./trace/search.js";
 import { Selection } from "./trace/selection.js";
 import { Strip } from "./trace/strip.js";
 import { Loader } from "./trace/tiles.js";
-import { axisText, span } from "./trace/times.js";
+import { axisText, emptyBetween, span } from "./trace/times.js";
 import { View } from "./trace/view.js";
 
 const page = jsonOf("trace-page");
@@ -171,15 +171,29 @@ class TracePage {
     if (this.isStarted) this.selection.soon();
   }
 
+  /** Say that nothing was recorded for so long between the files, as of recordings that are to be compared. */
+  #sayApart(gap) {
+    const note = find("[data-apart]");
+    note.hidden = !gap;
+    const text = gettext(
+      "Between these files lie %(time)s in which nothing was recorded. To compare two recordings, bring each by itself.",
+    );
+    write(note, gap ? fill(text, { time: span(gap) }) : "");
+  }
+
   /** Put all groups in their order, widen the extent, and keep the window where people have put it. */
   #place() {
     const { view, groups } = this;
     const layers = [...groups.layers].sort(([a], [b]) => this.#rankOf(a) - this.#rankOf(b)).flatMap(([, list]) => list);
     let [from, to] = [Infinity, -Infinity];
-    for (const { begin, end } of this.layers.details.values()) {
-      from = Math.min(from, this.clock.offset(begin));
-      to = Math.max(to, this.clock.offset(end));
+    const windows = [...this.layers.details.values()].map(({ begin, end }) =>
+      [begin, end].map((at) => this.clock.offset(at)),
+    );
+    for (const [begin, end] of windows) {
+      from = Math.min(from, begin);
+      to = Math.max(to, end);
     }
+    this.#sayApart(emptyBetween(windows));
     for (const lane of groups.phases?.lanes ?? []) {
       const row = lane.rows?.[0];
       if (!row?.length) continue;

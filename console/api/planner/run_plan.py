@@ -37,7 +37,9 @@ class RunPlanRow(Schema):
     term: str = Field(description='"" for all terms')
     predicted: PlanInterval | None
     measured: float | None = Field(description="Median seconds over steps; most bytes over ranks and steps")
-    difference: float | None = Field(description="measured / the middle of what was predicted - 1")
+    difference: float | None = Field(
+        description="measured / the middle of what was predicted - 1, null if not comparable"
+    )
     is_inside: bool | None = Field(description="Whether the predicted interval holds it")
     not_planned: Absent = Field(description='Why `predicted` is null, else ""')
     not_measured: Missing = Field(description='Why `measured` is null, else ""')

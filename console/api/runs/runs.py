@@ -72,7 +72,8 @@ def launch_run(
     """Queue a run of this spec. With an `Idempotency-Key` a repeated request gives the first one's run and 200.
 
     `environment.secrets` may be an object here: name to value, or to null for a secret that the project keeps. Values
-    are encrypted, and no answer has them.
+    are encrypted, and no answer has them. What is left out takes its default; an empty spec is the default run, and
+    `note` says so.
     """
     home = project_for(request, project, "editor")
     checked, secrets = parse_for_cluster(spec), split_secrets(spec)[1]
@@ -95,7 +96,8 @@ def launch_run(
     if is_new:
         tasks.enqueue(tasks.submit, run_id=run.pk)
     run.refresh_from_db()
-    answer = {"run": run_header(run), "url": f"{settings.PUBLIC_URL}/runs/{run.pk}"}
+    note = "" if spec else f"The spec says nothing: this is the default run, {run.name}, of {run.num_steps:,} steps."
+    answer = {"run": run_header(run), "url": f"{settings.PUBLIC_URL}/runs/{run.pk}", "note": note}
     return Status(201 if is_new else 200, answer)
 
 

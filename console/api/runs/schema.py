@@ -39,6 +39,7 @@ class LaunchedOut(Schema):
 
     run: RunHeader
     url: str = Field(description="The run's page")
+    note: str = Field("", description="What is worth knowing of the launch, as that nothing of it was said")
 
 
 class RunPatchIn(Schema):

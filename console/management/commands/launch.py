@@ -35,6 +35,8 @@ class Command(ApiCommand):
         launched = client.launch(spec, key=key, project=options["project"], parent=options["parent"])
         outcome = "queued" if launched.is_new else "was launched before with this key"
         self.stdout.write(f"{launched.id} {outcome}: {launched.url}")
+        if launched.note:
+            self.stdout.write(launched.note)
         if not options["wait"]:
             return 0
         return self.follow_run(client, launched.id, page=launched.url)

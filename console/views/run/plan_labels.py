@@ -37,7 +37,7 @@ def summary(plan: RunPlan) -> str:
 
 def _said_of_seconds(plan: RunPlan) -> str:
     if not plan.has_seconds:
-        return _("Seconds are planned on the CPU once a run on it has finished.")
+        return _("Seconds are planned on the CPU once an earlier run on it has finished.")
     both = [row for row in plan.rows if row.quantity == "seconds" and row.difference is not None]
     if not both:
         return _("No step was measured yet.")
@@ -127,7 +127,7 @@ def _share(difference: float) -> str:
 
 def _reasons(row: PlannedRow, plan: RunPlan) -> Iterable[str]:
     planned = {
-        "seconds_on_cpu": _("Planned on the CPU once a run with this phase has finished."),
+        "seconds_on_cpu": _("Planned on the CPU once an earlier run has measured this phase."),
         "not_planned": _("Not part of the plan."),
     }
     measured = {
@@ -141,3 +141,5 @@ def _reasons(row: PlannedRow, plan: RunPlan) -> Iterable[str]:
         yield planned[absent]
     if missing := plan.why_not_measured(row):
         yield measured[missing]
+    if row.has_freed_memory and not absent:
+        yield _("Holds what other phases have freed, too: marks of memory (profile.marks) measure each phase alone.")

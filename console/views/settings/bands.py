@@ -55,8 +55,13 @@ def change_bands(request: HttpRequest, project: str) -> HttpResponse:
     except BandRefused as error:
         return _show(request, home, sentence=str(error), typed={"metric": name, "low": texts[0], "high": texts[1]})
     messages.success(request, _("The band of %(metric)s is kept.") % {"metric": metric_label(name)})
-    if ends is not None and (likely := _likely(home, name)):
-        text = _("No run here has reported %(metric)s. Did you mean %(likely)s?")
+    if ends is not None and _is_unheard_of(home, name):
+        likely = next(iter(difflib.get_close_matches(name, metrics(), n=1, cutoff=0.8)), "")
+        text = (
+            _("No run here has reported %(metric)s. Did you mean %(likely)s?")
+            if likely
+            else _("No run here has reported %(metric)s: its band is drawn once one does.")
+        )
         messages.warning(request, text % {"metric": name, "likely": likely})
     chosen = _algorithm(request.POST)
     return redirect(f"{reverse('bands', args=[home.slug])}{f'?algorithm={chosen}' if chosen else ''}")
@@ -68,11 +73,9 @@ def _algorithm(values: Mapping[str, Any]) -> str:
     return name if name in algorithms() else ""
 
 
-def _likely(project: Project, name: str) -> str:
-    """Return the metric of the dictionary that is written nearly like one that no run has reported, else ""."""
-    if name in metrics() or Metric.objects.filter(run__project=project, name=name).exists():
-        return ""
-    return next(iter(difflib.get_close_matches(name, metrics(), n=1, cutoff=0.8)), "")
+def _is_unheard_of(project: Project, name: str) -> bool:
+    """Return whether a metric is neither in the dictionary nor reported by a run of the project."""
+    return name not in metrics() and not Metric.objects.filter(run__project=project, name=name).exists()
 
 
 def _number(text: str) -> object:

@@ -35,6 +35,7 @@ from jobs.catalog.spec.runspec import (
 )
 from jobs.catalog.spec.template_variables import MAX_BYTES, MAX_DEPTH, TAKEN
 from jobs.catalog.trainer import trainers
+from jobs.catalog.value import shown
 from profiling.recorders.recorder import shown_by
 
 MAX_STRANGERS = 20
@@ -134,7 +135,7 @@ def _parse_trainer(trainer: Trainer, algorithm: str, problems: list[Problem]) ->
     info = trainers()[trainer.name]
     version = trainer.version or info.versions[0]
     if version not in info.versions:
-        words = {"version": repr(trainer.version), "trainer": Sentence(info.label)}
+        words = {"version": shown(trainer.version), "trainer": Sentence(info.label)}
         if any(info.versions):
             versions = ", ".join(info.versions)
             text = Sentence("Version {version} of {trainer} is not known. Use {known}.", **words, known=versions)
@@ -160,7 +161,7 @@ def _parse_knobs(
     """Return every knob that applies; `fields` is the spec without them."""
     algorithm = fields.algorithm
     if not isinstance(raw, Mapping):
-        text = Sentence("knobs is an object of knob ids and values, not {value}.", value=repr(raw))
+        text = Sentence("knobs is an object of knob ids and values, not {value}.", value=shown(raw))
         problems.append(Problem(field="knobs", message=text))
         raw = {}
     catalogue = knobs()
@@ -205,7 +206,7 @@ def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]
         _known_fields(raw, KnobValue, f"{name}.", problems)
     value, given_origin = _bare(raw, origin)
     if given_origin not in get_args(Origin):
-        words = {"value": repr(given_origin), "allowed": ", ".join(get_args(Origin))}
+        words = {"value": shown(given_origin), "allowed": ", ".join(get_args(Origin))}
         text = Sentence("Origin {value} is not allowed. Use one of {allowed}.", **words)
         problems.append(Problem(field=name, message=text))
         given_origin = origin
@@ -219,7 +220,7 @@ def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]
 def _unknown(what: Sentence, wrong: str, choices: list[str]) -> Sentence:
     near = [name for name in choices if _initials(name) == wrong.rpartition(".")[2]]  # "lr" means learning_rate
     near = near or difflib.get_close_matches(wrong[:200], choices, n=1, cutoff=0.5)
-    words = {"what": what, "given": repr(wrong)}
+    words = {"what": what, "given": shown(wrong)}
     if near:
         return Sentence("There is no {what} {given}. Did you mean {near}?", **words, near=near[0])
     some = f"{', '.join(sorted(choices)[:12])}{', …' * (len(choices) > 12)}"
@@ -231,12 +232,12 @@ def _initials(name: str) -> str:
 
 
 def _unknown_version(error: ErrorDetails) -> Sentence:
-    version = repr(error["input"])
+    version = shown(error["input"])
     return Sentence("Version {version} is not known. Use {known}.", version=version, known=SPEC_VERSION)
 
 
 def _not_an_object(error: ErrorDetails) -> Sentence:
-    return Sentence("{name} is an object of fields, not {value}.", name=error["loc"][-1], value=repr(error["input"]))
+    return Sentence("{name} is an object of fields, not {value}.", name=error["loc"][-1], value=shown(error["input"]))
 
 
 def _not_a_choice(error: ErrorDetails) -> Sentence:
@@ -256,29 +257,29 @@ def _field(error: ErrorDetails) -> FieldInfo:
 
 
 def _not_allowed(error: ErrorDetails, allowed: Sentence) -> Sentence:
-    return Sentence("{value} is not allowed. Use {allowed}.", value=repr(error["input"]), allowed=allowed)
+    return Sentence("{value} is not allowed. Use {allowed}.", value=shown(error["input"]), allowed=allowed)
 
 
 def _not_text(error: ErrorDetails) -> Sentence:
-    return Sentence("{value} is not text.", value=repr(error["input"]))
+    return Sentence("{value} is not text.", value=shown(error["input"]))
 
 
 def _not_storable(error: ErrorDetails) -> Sentence:
-    value = repr(error["input"])
+    value = shown(error["input"])
     return Sentence("{value} holds a character that cannot be stored. Type it again.", value=value)
 
 
 def _not_a_name(error: ErrorDetails) -> Sentence:
-    value = repr(error["input"])
+    value = shown(error["input"])
     return Sentence("{value} is not a name. Use up to 120 characters on one line.", value=value)
 
 
 def _not_rule_ids(error: ErrorDetails) -> Sentence:
-    return Sentence("{value} is not a list of rules' ids.", value=repr(error["input"]))
+    return Sentence("{value} is not a list of rules' ids.", value=shown(error["input"]))
 
 
 def _not_variables(error: ErrorDetails) -> Sentence:
-    value = repr(error["input"])
+    value = shown(error["input"])
     return Sentence("{value} is not a JSON object. Use one such as {example}.", value=value, example=_VARIABLES)
 
 
@@ -312,7 +313,7 @@ def _variables_too_large(error: ErrorDetails) -> Sentence:
 def _not_parts(error: ErrorDetails) -> Sentence:
     return Sentence(
         "{value} is not a list of further rewards. Use at most {most} objects such as {example}.",
-        value=repr(error["input"])[:200],
+        value=shown(error["input"]),
         most=MAX_REWARD_PARTS - 1,
         example=_PART,
     )

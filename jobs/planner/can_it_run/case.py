@@ -249,7 +249,8 @@ class LanguageModelCase:
     def practical(
         self, candidates: Sequence[DeviceNeed], limit: PracticalLimit, recommended: DeviceNeed | None
     ) -> DeviceNeed | None:
-        """Return the fewest devices on which a step is within the limit, with the least on the host; None if on none.
+        """Return the fewest devices on which a step is within the limit, one that fits for sure before one that may go
+        either way, with the least on the host; None if on none.
 
         `candidates`: the fewest devices of each way in which it fits; what is recommended, if it is practical, is never
         passed by.
@@ -259,17 +260,31 @@ class LanguageModelCase:
         for size in () if least is None else self._sizes:
             if size < (least.num_devices or 0) if least is not None else True:
                 continue
-            for need in candidates:
-                if need.num_devices is None or need.num_devices > size:
-                    continue
-                if need.num_devices == size and limit.allows(need):
-                    return need
-                best = self.enough(size, need.on_host, limit=limit)
-                if best is not None:
-                    return self._need(need.on_host, size, best)
+            able = self._practical_on(size, candidates, limit)
+            if able is not None:
+                return able
             if size == most:
                 return recommended
         return None
+
+    def _practical_on(self, size: int, candidates: Sequence[DeviceNeed], limit: PracticalLimit) -> DeviceNeed | None:
+        unsure: DeviceNeed | None = None
+        for need in candidates:
+            if need.num_devices is None or need.num_devices > size:
+                continue
+            if need.num_devices != size or not limit.allows(need):
+                best = self.enough(size, need.on_host, limit=limit)
+                if best is None:
+                    continue
+                need = self._need(need.on_host, size, best)
+            if need.is_unsure:
+                surer = self.enough(size, need.on_host, limit=limit, is_sure=True)
+                if surer is None:
+                    unsure = unsure or need
+                    continue
+                need = self._need(need.on_host, size, surer)
+            return need
+        return unsure
 
     def on(self, devices: int, limit: PracticalLimit) -> tuple[DeviceNeed | None, DeviceNeed | None]:
         """Return the layout of so many devices that is enough, one that fits before one that is tight, that one before

@@ -44,7 +44,8 @@ PLUGIN = Rule(
     needs=("device_trace",),
     fires="{value} of the launches on {device} take longer than what they launch (median {launch} for "
     "{median}), and it is busy for {busy} of the time.",
-    clear="{value} of the launches on {device} take longer than what they launch; it is busy for {busy} of the time.",
+    clear="{value} of the launches on {device} take longer than what they launch. That costs time only where the "
+    "device is idle behind them; it is busy for {busy} of the time.",
     advice="Use CUDA graphs, torch.compile or fused optimizers, or larger micro-batches: fewer and longer kernels.",
     changes=(
         KnobChange("rollout.enforce_eager", "off"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiling.analysis.intervals import Bools, Intervals, clipped, total, union
+from profiling.analysis.repetition import found_steps
 from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.diagnosis.host_work import marked_steps, working_lanes
 from profiling.evidence import Evidence, RecordedTrace
@@ -66,10 +67,10 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 
 
 def _compiling(recorded: RecordedTrace) -> _Compiling:
-    """Return when a file was compiling, after its first step if it marks more than one."""
+    """Return when a file was compiling, after its first step if it marks more than one, or repeats itself."""
     store = recorded.store
-    ends = marked_steps(recorded)[1]
-    begin = int(ends[0]) if len(ends) > 1 else recorded.begin
+    ends = marked_steps(recorded)[1].tolist() or [step.end for step in found_steps(store, store.lanes)]
+    begin = ends[0] if len(ends) > 1 else recorded.begin
     end = max(recorded.end, begin + 1)
     rows = store.sql(
         "SELECT lane, ts, dur, name, cat FROM ev WHERE list_contains(?, name) AND ts < ? AND ts >= ?",
@@ -108,7 +109,8 @@ PLUGIN = Rule(
     title="Recompilation",
     question="why",
     definition="Time in which a thread that launches or runs operators compiles (spans and frames of Dynamo, Inductor "
-    "and Triton) or code is loaded, after the first marked step, divided by the recorded time after it.",
+    "and Triton) or code is loaded, after the first step, marked or found by repetition, divided by the recorded time "
+    "after it.",
     unit="share",
     watch=0.02,
     bad=0.10,

@@ -40,7 +40,7 @@ class Needed(BaseModel):
         ({"number": None}, "null is not allowed. Use a whole number."),
         ({"number": True}, "true is not allowed. Use a whole number."),
         ({"number": [1]}, "A list is not allowed. Use a whole number."),
-        ({"share": 0}, "0 is not allowed. Use a number above 0.0."),
+        ({"share": 0}, "0 is not allowed. Use a number above 0."),
         ({"share": float("inf")}, "inf is not allowed. Use a finite number."),
         ({"kind": "模"}, "'模' is not allowed. Use 'a' or 'b'."),
         ({"on": []}, "It is empty. Give at least 1."),

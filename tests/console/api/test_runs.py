@@ -68,6 +68,13 @@ def test_a_retried_request_gives_the_same_run(api: Client) -> None:
     assert Run.objects.count() == 1
 
 
+def test_a_spec_that_says_nothing_is_launched_and_said_to_be_the_default(api: Client) -> None:
+    note = "The spec says nothing: this is the default run, GRPO tiny-word-problems on word-problems, of 60 steps."
+
+    assert post(api, "/api/runs", {}).json()["note"] == note
+    assert post(api, "/api/runs", {"algorithm": "grpo"}).json()["note"] == ""
+
+
 def test_a_key_used_for_another_spec_is_a_conflict(api: Client) -> None:
     post(api, "/api/runs", {}, **{"Idempotency-Key": "k"})
 
@@ -87,6 +94,8 @@ def test_a_key_used_for_another_spec_is_a_conflict(api: Client) -> None:
             "Did you mean optimizer.learning_rate",
         ),
         ({"knobs": {"optimizer.learning_rate": "fast"}}, "knobs.optimizer.learning_rate", "'fast' is not allowed"),
+        ({"knobs": {"optimizer.learning_rate": None}}, "knobs.optimizer.learning_rate", "null is not allowed"),
+        ({"name": "x" * 5000}, "name", f"'{'x' * 199}… is not a name. Use up to 120 characters on one line."),
         ({"hardwear": {}}, "hardwear", "Did you mean hardware"),
         ({"reward": {"kind": "custom"}}, "reward.source", "needs its Python file"),
         ([], "spec", "A run spec is a JSON object, not list"),

@@ -71,7 +71,7 @@ def test_problems_stand_beside_their_fields(tmp_path: Path) -> None:
 def test_a_file_that_is_no_json_or_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"spec\.json is not JSON: Expecting property name .* line 1 column 2"):
         launch("{oops", tmp_path)
-    with pytest.raises(CommandError, match=r"Cannot read the spec nowhere\.json: No such file"):
+    with pytest.raises(CommandError, match=r"Cannot read nowhere\.json: No such file"):
         call_command("launch", "nowhere.json")
 
 

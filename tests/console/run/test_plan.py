@@ -141,13 +141,13 @@ def test_a_run_on_the_cpu_has_its_memory_beside_the_plan(
 
     text = card(editor, run)
 
-    assert "Seconds are planned on the CPU once a run on it has finished. Memory in policy: Update was" in text
+    assert "Seconds are planned on the CPU once an earlier run on it has finished. Memory in policy: Update was" in text
     planned, measured, difference, inside = lines(text, "peaks")["policy: Update"]
     assert "MiB" in planned
     assert measured == "1,000.0 MiB"
     assert re.fullmatch(r"\+\d+ % more", difference)
     assert inside == "outside"
-    why = "Planned on the CPU once a run with this phase has finished."
+    why = "Planned on the CPU once an earlier run has measured this phase."
     assert lines(text, "seconds")["Update"] == ["—", "500 ms", "—", why]
 
 

@@ -80,6 +80,9 @@ def test_a_name_that_no_run_has_reported_is_kept_and_doubted(admin: Client, proj
     said = admin.post(change, {"metric": "kl/referense", "low": "0", "high": "1"}, follow=True).content.decode()
     assert "Did you mean" not in said
 
+    said = admin.post(change, {"metric": "nosuch", "low": "0", "high": "1"}, follow=True).content.decode()
+    assert "No run here has reported nosuch: its band is drawn once one does." in said
+
 
 def test_by_the_api_bands_are_set_and_marks_are_read(admin: Client, project: Project) -> None:
     run, address = make_run(project, state="running"), f"/api/projects/{project.slug}/bands"

@@ -429,6 +429,9 @@ def test_the_dock_shows_where_the_time_of_the_window_goes(page: Page, live_conso
     page.get_by_role("button", name="Critical path").click()
     until(page, "window.pitwallTrace.layout.groups[0].key === 'critical' && location.search.includes('path=')")
     assert page.evaluate(NAMELESS) == []
+    for width in (1440, 1500):
+        page.set_viewport_size({"width": width, "height": 900})
+        until(page, "document.querySelector('.trace-dock .card-head').offsetHeight < 50")  # one row
     page.reload()
     until(page, "window.pitwallTrace.layout.groups[0]?.key === 'critical'")
     expect(page.locator('[data-field="dock-note"]')).to_contain_text("of 10 events")

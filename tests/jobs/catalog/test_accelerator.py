@@ -187,7 +187,14 @@ def test_memory_decides_where_several_share_a_name() -> None:
     assert find_accelerator("GH200", usable_bytes=140 * 2**30).id == "gh200-144"
 
 
-@pytest.mark.parametrize("name", ["", "H1000X", "abacus"])
-def test_a_name_that_nothing_goes_by_is_refused_with_the_nearest(name: str) -> None:
-    with pytest.raises(LookupError, match=r"is not a known accelerator\. The nearest is .+\."):
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("H1000X", r"The nearest is h100-sxm \(H100 SXM 80 GB\)\."),
+        ("", "The known ones are a10, "),
+        ("abacus", "The known ones are a10, "),
+    ],
+)
+def test_a_name_that_nothing_goes_by_is_refused_with_the_nearest_or_with_all(name: str, says: str) -> None:
+    with pytest.raises(LookupError, match=rf"is not a known accelerator\. {says}"):
         find_accelerator(name)

@@ -53,3 +53,9 @@ def test_a_key_that_is_null_can_be_said() -> None:
 def test_a_model_that_is_not_known_is_refused_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(LookupError, match=f"is not a known model. The nearest is {nearest}"):
         find_model(name)
+
+
+@pytest.mark.parametrize("name", ["nosuch", "7B", "模型"])
+def test_nothing_is_offered_for_a_name_that_is_like_none(name: str) -> None:
+    with pytest.raises(LookupError, match=f"'{name}' is not a known model. None has a similar name: its config"):
+        find_model(name)

@@ -101,6 +101,17 @@ def test_after_the_first_run_on_a_cpu_another_setting_has_a_step_time(project: P
     assert joinings(Project.objects.get(pk=project.pk))[0]["run"] == last["run"]
 
 
+def test_a_run_is_held_against_what_was_known_before_it_finished(project: Project, admin: AbstractUser) -> None:
+    first, second = (cpu_run(project, admin, pace=pace, rollout__prompts_per_step=8) for pace in (PACE, 3 * PACE))
+    join(first)
+    known = step_of(second, admin)
+    join(second)
+
+    assert step_of(first, admin) is None, "nothing was known of this CPU"
+    assert known is not None
+    assert step_of(second, admin) == known
+
+
 def test_a_run_joins_once_and_what_others_did_meanwhile_stays(
     project: Project, admin: AbstractUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,20 @@ def test_bytes_are_those_of_the_role_that_works() -> None:
     assert keys == [("policy", "old_logprobs"), ("policy", "update"), ("reference", "reference")]
 
 
+def test_a_process_that_gives_nothing_back_is_held_against_its_fullest_phase_alone() -> None:
+    peaks = {("policy", "old_logprobs"): 8.0 * GIB, ("policy", "update"): 9.5 * GIB}
+    told = RunMeasurements(peaks=peaks, source="process")
+
+    rows = planned_rows(SpecEstimate(estimate=ESTIMATE), told, frees_memory=False)
+
+    assert row(rows, "bytes", "update", "policy").is_inside is True
+    scoring = row(rows, "bytes", "old_logprobs", "policy")
+    assert (scoring.measured, scoring.difference, scoring.is_inside) == (8.0 * GIB, None, None)
+    assert (
+        row(planned_rows(SpecEstimate(estimate=ESTIMATE), told), "bytes", "old_logprobs", "policy").is_inside is False
+    )
+
+
 def test_a_measurement_of_the_device_does_not_see_the_context() -> None:
     rows = planned_rows(
         SpecEstimate(estimate=ESTIMATE), RunMeasurements(peaks={("policy", "update"): 9.0 * GIB}, source="device")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AbstractUser
 
+from console.labels.post_mortem import change_sentence, post_mortem_sentences
 from console.sign_in.api_token import make_token
 from jobs.catalog.metric import peak_name
 from jobs.catalog.rules.rule import changed
@@ -117,6 +118,7 @@ def test_a_device_is_held_against_its_plan_and_a_change_fits(project: Project, a
     assert (report.role, report.phase, report.term, report.known_by) == ("policy", "update", "optimizer", "plan")
     assert report.planned > report.limit  # type: ignore[operator]
     assert fits_with(report, run, admin, NO_NODE) < report.limit  # type: ignore[operator]
+    assert change_sentence(report) == "FSDP version 2 instead of 1, FSDP2 CPU offload on instead of off"
 
 
 def test_a_cache_too_small_asks_for_more_of_the_device(project: Project, admin: AbstractUser) -> None:
@@ -128,6 +130,8 @@ def test_a_cache_too_small_asks_for_more_of_the_device(project: Project, admin: 
     assert (report.role, report.phase, report.term) == ("vllm", "rollout", "kv_cache")
     assert report.remedy is not None
     assert report.remedy.changes
+    (said,) = post_mortem_sentences(report)  # nothing was too large, and nothing was allocated
+    assert said.startswith("Rollout rank 0 found no room for its KV cache; the plan has ")
 
 
 @pytest.mark.parametrize(

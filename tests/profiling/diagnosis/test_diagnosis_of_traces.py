@@ -395,6 +395,15 @@ def test_calls_of_what_is_compiled_are_no_compiling(make: Make) -> None:
     assert found.value == pytest.approx((2 ** len(COMPILING) - 1) / 10 / 1000)  # each of them counts
 
 
+def test_code_that_is_loaded_before_work_repeats_itself_is_no_recompilation(make: Make) -> None:
+    names = ("gemm_a", "softmax", "gemm_b")
+    device = [(100 + 150.0 * i + 45 * j, 40.0, name, KERNEL) for i in range(6) for j, name in enumerate(names)]
+    early = make(Trace(device=device, host=[(10, 80, "cuModuleLoadData", Category.RUNTIME)]))
+    late = make(Trace(device=device, host=[(600, 80, "cuModuleLoadData", Category.RUNTIME)]))
+
+    assert states("recompilation", early, late) == ["clear", "fires"]
+
+
 def test_fragments_on_a_device_of_unknown_size_are_not_called_healthy(make: Make) -> None:
     dcgm = {"DCGM_FI_DEV_FB_USED": [9000.0], "DCGM_FI_DEV_FB_FREE": [400.0]}
     assert states("fragmentation", make(Trace(samples=HELD)), make(Trace(samples=HELD | dcgm))) == [

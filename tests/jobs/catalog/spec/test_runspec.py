@@ -113,7 +113,7 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
         ({"data": {"answer_column": ""}}, "data.answer_column", "compares with an answer"),
         ({"data": {"eval_share": 0.9}}, "data.eval_share", "from 0 to 0.5"),
         ({"data": {"chat_template_kwargs": "no"}}, TEMPLATE, "'no' is not a JSON object. Use one such as {"),
-        ({"data": {"chat_template_kwargs": None}}, TEMPLATE, "None is not a JSON object."),
+        ({"data": {"chat_template_kwargs": None}}, TEMPLATE, "null is not a JSON object."),
         (
             {"data": {"chat_template_kwargs": {"messages": []}}},
             TEMPLATE,

@@ -173,6 +173,18 @@ def test_an_asked_number_of_devices_has_its_own_layout_time_and_cost() -> None:
         assert option.cost_per_step.middle == pytest.approx(option.step.middle * devices / 3600 * 2.0)
 
 
+def test_the_fewest_devices_have_the_layout_of_their_number_asked_for_alone() -> None:
+    """Four H200 hold a mixture with its states moved away, which may go either way, and for sure with its optimizer on
+    the host."""
+    practical = _ask("qwen3-30b-a3b", "grpo", accelerator="h200-sxm").practical
+    assert practical is not None
+    alone = _ask("qwen3-30b-a3b", "grpo", practical.num_devices, accelerator="h200-sxm").at
+    assert alone is not None
+
+    assert (practical.num_devices, practical.on_host, practical.is_unsure) == (4, "always", False)
+    assert (alone.on_host, alone.estimate) == (practical.on_host, practical.estimate)
+
+
 def test_what_is_tight_is_a_yes_that_says_so_for_a_number_and_for_any() -> None:
     """7B with adapters takes 93 % of an RTX 4090: below the limit, and within 8 % of it."""
     for devices in (1, None):
