@@ -178,7 +178,7 @@ def test_unknown_pages_answer_a_sentence(client: Client) -> None:
     answer = client.get("/no/such/page")
 
     assert answer.status_code == 404
-    assert "There is no such page, run or sweep" in answer.content.decode()
+    assert "There is no such page, run, sweep or trace" in answer.content.decode()
 
 
 def test_a_broken_console_answers_without_the_database(client: Client) -> None:
