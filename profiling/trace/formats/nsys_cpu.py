@@ -21,6 +21,8 @@ DEEPEST = 128
 """Frames of a stack, counted from the innermost one."""
 
 _MOST_FRAMES = 5_000_000  # of all stacks that differ
+_LONGEST = 64 << 20  # characters of all names of frames: a short file could pair long ones in many ways
+_UNKNOWN = "[unknown]"
 _RUNNING = frozenset({None, 0, 1})
 """States of a thread in which its stack is that of code that runs: not told, unknown, running."""
 
@@ -36,6 +38,7 @@ class SampledStacks:
         self._stacks: list[tuple[int, ...]] = []  # frames by number, the outermost first
         self._frames: dict[tuple[Any, Any, bool], int] = {}
         self._names: list[str] = []
+        self._room = _LONGEST
         self.left_out = 0
         by_sample = self._chains(tables)
         self.samples: Samples = {}
@@ -87,9 +90,11 @@ class SampledStacks:
         number = self._frames.get(key)
         if number is None:
             file = self._texts.get(module, "").rsplit("/", 1)[-1]
-            function = "[unknown]" if unresolved == 1 else self._texts.get(symbol, "[unknown]")
+            function = _UNKNOWN if unresolved == 1 else self._texts.get(symbol, _UNKNOWN)
             number = self._frames[key] = len(self._names)
-            self._names.append(f"{function} ({file})" if file and file != function else function)
+            name = f"{function} ({file})" if file and file != function else function
+            self._room -= len(name)
+            self._names.append(name if self._room >= 0 else _UNKNOWN)
         return number
 
 
@@ -100,17 +105,11 @@ def scheduled(tables: Tables) -> Iterator[tuple[int, int, int, bool, int]]:
     """
     columns = {key: array("q") for key in ("tid", "start", "is_in", "cpu")}
     for start, tid, is_in, cpu in tables.rows("SCHED_EVENTS", "start", "globalTid", "isSchedIn", "cpu"):
-        if (
-            type(start) is not int
-            or type(tid) is not int
-            or is_in not in (0, 1)
-            or len(columns["tid"]) >= MOST_SWITCHES
-        ):
+        if not (type(start) is type(tid) is type(is_in) is int and is_in in (0, 1)):
             continue
-        try:
-            row = array("q", (tid, start, is_in, cpu if type(cpu) is int else -1))
-        except OverflowError:
-            continue
+        if len(columns["tid"]) >= MOST_SWITCHES:
+            break
+        row = tid, start, is_in, cpu if type(cpu) is int else -1
         for values, value in zip(columns.values(), row, strict=True):
             values.append(value)
     tids, starts, ins, cpus = (np.array(values, np.int64) for values in columns.values())

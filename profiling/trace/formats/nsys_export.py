@@ -20,6 +20,7 @@ from profiling.trace.formats.nsys_owners import Devices, Owners
 from profiling.trace.formats.nsys_payloads import Payloads
 from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.formats.stack_frames import StackFrames, until
+from profiling.trace.lanes import MOST_LANES
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.names import LONGEST_NAME
 from profiling.trace.scheduling import OFF_CPU, ON_CPU, SAMPLES, SCHEDULING
@@ -379,7 +380,7 @@ class _NsysExport:
         if self._unwatched:
             writer.note(
                 "info",
-                f"{len(self._unwatched):,} threads with nothing but samples and scheduling are left out.",
+                f"{len(self._unwatched):,} threads are shown without samples or scheduling: there are too many.",
             )
         if self._room <= 0:
             writer.note("warning", f"Only {self._most:,} events were read; the rest is left out.")
@@ -434,8 +435,11 @@ class _NsysExport:
 
     def _watched(self, tid: int, title: str) -> int | None:
         """Return a lane for what was seen of a thread from outside; None where too many threads did nothing else, as
-        those of the whole machine may be recorded.
+        those of the whole machine may be recorded, or where a store takes no more lanes.
         """
+        if ("thread", title, tid, -1, -1) not in self._lanes and len(self._lanes) >= MOST_LANES:
+            self._unwatched.add(tid)
+            return None
         if ("thread", "", tid, -1, -1) not in self._lanes and tid not in self._silent:
             if len(self._silent) >= _MOST_SILENT:
                 self._unwatched.add(tid)

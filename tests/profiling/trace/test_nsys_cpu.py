@@ -10,6 +10,7 @@ from profiling.analysis.summary import WorkerSummary, summarise
 from profiling.evidence import RecordedTrace, phase_spans
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
+from profiling.trace.lanes import MOST_LANES
 from profiling.trace.store import Store
 from tests.contracts.trace_files import database
 
@@ -35,7 +36,7 @@ def frame(sample: int, depth: int, symbol: int, module: int, unresolved: int | N
     return sample, symbol, module, None, None, unresolved, None, 140514179305278, 8, depth
 
 
-TEXTS = ["gemm", "cudaLaunchKernel_v7000", "read", "compute(float*)", "/opt/app/bin/app", "main", "0x7f9a", "0x7f9b"]
+TEXTS = ["gemm", "cudaLaunchKernel_v7000", "read", "compute(float*)", "build/bin/app", "main", "0x7f9a", "0x7f9b"]
 WORK: Tables = {
     "StringIds(id, value)": [*enumerate([*TEXTS, "/usr/lib64/libcuda.so.580"], 1)],
     "TARGET_INFO_SESSION_START_TIME(utcEpochNs)": [(SESSION,)],
@@ -137,6 +138,7 @@ def test_idle_time_is_named_by_what_the_launching_thread_did(tmp_path: Path) -> 
         (
             {
                 "COMPOSITE_EVENTS(id, start, globalTid)": [(1, 22 * MS, THREAD), (2, "x", THREAD)],
+                "SCHED_EVENTS(start, isSchedIn, globalTid)": [(1, 1.0, THREAD), (2, "x", THREAD), (None, 0, THREAD)],
                 "SAMPLING_CALLCHAINS(id, symbol, stackDepth)": [(1, 4, 0), (None, None, None)],
             },
             {"unattributed": 70},  # of one sample nothing says how long it stands
@@ -156,4 +158,17 @@ def test_threads_of_the_whole_machine_do_not_use_up_the_lanes(tmp_path: Path) ->
     with opened(tmp_path, {**WORK, SCHEDULED: [*strangers, *SCHEDULING[SCHEDULED]]}) as store:
         assert len(told(store, Category.SCHEDULING)) == 256 + 3
         (note,) = store.notes
-        assert "threads with nothing but samples and scheduling are left out" in note.text
+        assert note.text == "5,744 threads are shown without samples or scheduling: there are too many."
+
+
+def test_threads_that_fill_a_store_leave_out_what_was_seen_of_them(tmp_path: Path) -> None:
+    threads = [PROCESS + i for i in range(100, 3100)]
+    tables = {
+        **WORK,
+        SYSTEM: [(1, 2, tid, 3) for tid in threads],
+        SCHEDULED: [(at, 0, at % 2, tid) for tid in threads for at in (1, 2)],
+    }
+    with opened(tmp_path, tables) as store:
+        assert len(told(store, Category.SYSTEM)) == 3000
+        assert len(store.lanes) == MOST_LANES
+        assert len(told(store, Category.SCHEDULING)) == MOST_LANES - 3000 - 2  # the launching thread, and a stream
