@@ -24,6 +24,8 @@ KINDS: Mapping[str, Promise] = {
     "system": gettext_lazy("Operating system"),
     "waiting": gettext_lazy("Waiting for others"),
     "program": gettext_lazy("Between operators"),
+    "native": gettext_lazy("Other code on the CPU"),
+    "off_cpu": gettext_lazy("Not on a CPU"),
     "unattributed": gettext_lazy("Idle, cause not recorded"),
     "not_recorded": gettext_lazy("Not covered by the recording"),
 }
@@ -52,6 +54,10 @@ DEFINITIONS: Mapping[str, Promise] = {
     "program": gettext_lazy(
         "Without a device: the CPU is between two operators less than 1 ms apart, or in a range that was recorded."
     ),
+    "native": gettext_lazy(
+        "Idle while a thread that launches runs on the CPU in what no range or call covers; samples name its functions."
+    ),
+    "off_cpu": gettext_lazy("Idle while the thread that launches has no CPU: it sleeps, or waits for one."),
     "unattributed": gettext_lazy("Idle, and nothing that was recorded tells why."),
     "not_recorded": gettext_lazy(
         "No trace covers this time, or it holds only ranges, or launches without the device's work: only the phase is "

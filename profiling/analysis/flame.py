@@ -28,7 +28,7 @@ MOST_CALLERS = 8
 _RANGES = (Category.STEP, Category.PHASE, Category.RANGE, Category.BATCH)
 _CATEGORIES: dict[By, tuple[Category, ...]] = {
     "operators": (*_RANGES, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.COMMUNICATION),
-    "frames": (Category.PYTHON,),
+    "frames": (Category.PYTHON, Category.NATIVE),
     "ranges": _RANGES,
 }
 

@@ -5,7 +5,7 @@ records it: "data/prep.py(12): shuffle" is `data.prep:shuffle:12`, with the line
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,12 +85,22 @@ def own_name(frame: str) -> str:
     return f"{module}:{match['function']}:{match['line']}"
 
 
-def frames_in(store: "Store", thread: "Lane", gaps: Intervals) -> Frames:
-    """Return what of the program's own a thread was in during the gaps, the innermost function at each moment."""
+def frames_in(
+    store: "Store",
+    thread: "Lane",
+    gaps: Intervals,
+    *,
+    category: Category = Category.PYTHON,
+    name_of: Callable[[str], str] = own_name,
+) -> Frames:
+    """Return what of the program's own a thread was in during the gaps, the innermost function at each moment.
+
+    Frames that `name_of` calls "" are passed over.
+    """
     if len(gaps) > MOST_GAPS:
         rows = np.sort(np.argsort(-gaps.lengths, kind="stable")[:MOST_GAPS])
         gaps = Intervals(gaps.begin[rows], gaps.end[rows])
-    names = {i: own for i, text in enumerate(store.names) if (own := own_name(text))}
+    names = {i: own for i, text in enumerate(store.names) if (own := name_of(text))}
     lanes = [lane.id for lane in store.lanes if (lane.pid, lane.tid) == (thread.pid, thread.tid)]
     if not names or not len(gaps):
         return NONE
@@ -99,7 +109,7 @@ def frames_in(store: "Store", thread: "Lane", gaps: Intervals) -> Frames:
         "(SELECT unnest(range(len($begin))) AS n, unnest($begin) AS first, unnest($end) AS last) g JOIN "
         "(SELECT ts, dur, name FROM ev WHERE cat = $cat AND list_contains($lanes, lane)) e "
         "ON e.ts < g.last AND e.ts + e.dur > g.first ORDER BY gap, first, last DESC, e.ts",
-        {"begin": gaps.begin.tolist(), "end": gaps.end.tolist(), "cat": int(Category.PYTHON), "lanes": lanes},
+        {"begin": gaps.begin.tolist(), "end": gaps.end.tolist(), "cat": int(category), "lanes": lanes},
     )
     keep = np.isin(columns["name"], list(names))
     return _innermost({key: values[keep] for key, values in columns.items()}, names)

@@ -29,6 +29,8 @@ CAUSES = (
     "system",
     "waiting",
     "program",
+    "native",
+    "off_cpu",
     "unattributed",
 )
 """dependency: the next work was launched before the gap began, and the device waited for another stream or an event (as
@@ -39,7 +41,8 @@ work (an operator, a call of the device's interface, less than 1 ms between two 
 moment). communication: the CPU is in a collective. python: it is in a function of the program, in a gap of 1 ms or
 more. system: it is in a call of the operating system (a file, a lock, another thread). waiting: the worker is in no
 phase while another one is. program, only without a device: the CPU is between two operators less than 1 ms apart, or in
-a range. unattributed: nothing was recorded then."""
+a range. native: a thread that launches ran on a CPU, as scheduling or samples tell, in what nothing else names.
+off_cpu: it had none: it slept, or waited for one. unattributed: nothing was recorded then."""
 
 LEAST = LONG
 """Shorter gaps are not listed one by one. [ns]"""
@@ -66,8 +69,8 @@ class Gap:
     """An idle stretch of a device, in Unix ns.
 
     `cause` is that of most of it; `inside` names the CPU's innermost range or operator in the middle of it, for
-    `python` the function in which most of it lay (`module:function:line`), "" where nothing was recorded; `phase` is
-    the worker's phase there, "" outside of all.
+    `python` the function in which most of it lay (`module:function:line`), for `native` the one in which samples saw
+    it most, "" where nothing was recorded; `phase` is the worker's phase there, "" outside of all.
     """
 
     begin: int
@@ -112,6 +115,9 @@ def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
     # what is left: the CPU was late, and calls on both sides, or a range, tell where it was
     inside = host.of(Category.RANGE, Category.BATCH, Category.OPERATOR, Category.RUNTIME)
     ordered.append(("launch" if work.has_device else "program", joined(_pauses(lead.of(*_CALLS)), inside.union)))
+    on_cpu, off_cpu = work.scheduled
+    # a sample stands until the next one, but scheduling knows when its thread was taken off the CPU
+    ordered += [("native", on_cpu), ("off_cpu", off_cpu), ("native", work.long_samples.union)]
     return ordered
 
 
@@ -184,9 +190,12 @@ def idle_by_cause(work: WorkerEvents, phases: WorkerPhases, within: Intervals) -
     return partition(difference(within, work.busy), claims(work, phases), "unattributed")
 
 
-def python_functions(causes: Mapping[str, Intervals], work: WorkerEvents) -> tuple[FrameTime, ...]:
-    """Return the program's own functions behind idle time, by their time in what has the cause `python`."""
-    return work.long_frames.within(causes["python"]) if "python" in causes else ()
+def functions_of(cause: str, causes: Mapping[str, Intervals], work: WorkerEvents) -> tuple[FrameTime, ...]:
+    """Return the functions behind idle time of a cause, by their time in it: of `python` the program's own frames, of
+    `native` what samples saw.
+    """
+    frames = work.long_samples if cause == "native" else work.long_frames
+    return frames.within(causes[cause]) if cause in causes else ()
 
 
 def longest_gaps(
@@ -207,6 +216,8 @@ def longest_gaps(
     for i, cause in enumerate(mostly):
         if cause == "python":
             inside[i] = work.long_frames.named(int(starts[i]), int(ends[i]))
+        elif cause == "native":
+            inside[i] = work.long_samples.named(int(starts[i]), int(ends[i])) or inside[i]
     return tuple(
         Gap(
             begin=int(starts[i]),

@@ -9,7 +9,7 @@ from profiling.analysis.budget import Budget, budget
 from profiling.analysis.communication import Communication, Late, communication, stragglers
 from profiling.analysis.flops import FlopCount, count_store
 from profiling.analysis.frames import FrameTime
-from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps, python_functions
+from profiling.analysis.idle import Gap, functions_of, idle_by_cause, longest_gaps
 from profiling.analysis.intervals import Intervals, clipped, intersection, interval, joined, total
 from profiling.analysis.kernels import Copies, DeviceSide, Kernel, Launches
 from profiling.analysis.memory import MemoryTimeline, memory
@@ -347,7 +347,7 @@ def _worker(
         gaps=longest_gaps(work, phases, seen) if work.tells_work else (),
         rollout=rollout(work, _pairs(rollouts, whole), begin, end),
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
-        python=python_functions(parts, work),
+        python=functions_of("python", parts, work),
         has_stacks=work.has_stacks,
     )
 

@@ -12,6 +12,7 @@ from profiling.analysis.frames import NONE, Frames, frames_in
 from profiling.analysis.intervals import EMPTY, Bools, Intervals, Ints, difference, interval, joined, union
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.launches import launch_names
+from profiling.trace.scheduling import ON_CPU, SCHEDULING
 
 if TYPE_CHECKING:
     from profiling.trace.store import Lane, Store
@@ -21,8 +22,8 @@ LONG = 1_000_000
 
 _MOST_TRIED = 4  # threads that are asked for frames
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
-_READ = tuple(category for category in Category if category not in (Category.PYTHON, Category.OTHER))
-"""Frames of Python are left out: they are many, and those in long gaps are read when they are asked for."""
+_READ = tuple(category for category in Category if category not in (Category.PYTHON, Category.NATIVE, Category.OTHER))
+"""Frames are left out: they are many, and those in long gaps are read when they are asked for."""
 AWAITS = re.compile(r"(?:await|block|wait)_?(?:host_?)?(?:until_?)?(?:ready|done)", re.I)
 """What ranges, operators and frames are called in which the CPU waits for the device: `block_until_ready` of JAX,
 `BlockHostUntilReady`, `AwaitReady` of XLA. Frames of these names are read."""
@@ -83,6 +84,8 @@ class WorkerEvents:
     """Frames of Python were recorded."""
     frames: Callable[["Lane", Intervals], Frames] | None = None
     """Reads the frames of a thread in some gaps, as long as the store is open."""
+    samples: Callable[["Lane", Intervals], Frames] | None = None
+    """Reads what samples of the CPU saw of a thread in some gaps; None where there are none."""
 
     @cached_property
     def device(self) -> Events:
@@ -93,7 +96,8 @@ class WorkerEvents:
     @cached_property
     def host(self) -> Events:
         """What ran on threads."""
-        return self.events.on([lane.id for lane in self.lanes.values() if lane.kind == "thread"])
+        lanes = [lane for lane in self.lanes.values() if lane.kind == "thread" and lane.title != SCHEDULING]
+        return self.events.on([lane.id for lane in lanes])
 
     @cached_property
     def calls(self) -> Events:
@@ -178,15 +182,50 @@ class WorkerEvents:
         """
         if self.frames is None or not self.has_stacks:
             return NONE
-        idle = difference(interval(self.begin, self.end), self.busy)
-        keep = idle.lengths >= LONG
-        gaps = Intervals(idle.begin[keep], idle.end[keep])
+        gaps = self._long_gaps
         lanes, counts = np.unique(self.leading.lane, return_counts=True)
         others = [lane for lane in lanes[np.argsort(-counts, kind="stable")].tolist() if lane != self.main_lane]
         for lane in [self.main_lane, *others][:_MOST_TRIED]:
             if lane in self.lanes and len((frames := self.frames(self.lanes[lane], gaps)).begin):
                 return frames
         return NONE
+
+    @property
+    def _long_gaps(self) -> Intervals:
+        idle = difference(interval(self.begin, self.end), self.busy)
+        keep = idle.lengths >= LONG
+        return Intervals(idle.begin[keep], idle.end[keep])
+
+    @cached_property
+    def _working(self) -> list["Lane"]:
+        """Threads that launch work of the device, the leading one first; without a device that one alone."""
+        lanes = np.unique(self.leading.lane).tolist() if self.has_device else []
+        order = [self.main_lane, *(lane for lane in lanes if lane != self.main_lane)]
+        return [self.lanes[lane] for lane in order if lane in self.lanes]
+
+    @cached_property
+    def long_samples(self) -> Frames:
+        """The functions in which samples saw threads that launch work during idle gaps of 1 ms or more."""
+        if self.samples is None:
+            return NONE
+        gaps = self._long_gaps
+        seen = [self.samples(lane, gaps) for lane in self._working[:_MOST_TRIED]]
+        return Frames(
+            begin=np.concatenate([NONE.begin, *(one.begin for one in seen)]),
+            end=np.concatenate([NONE.end, *(one.end for one in seen)]),
+            name=[name for one in seen for name in one.name],
+            gap=np.concatenate([NONE.gap, *(one.gap for one in seen)]),
+        )
+
+    @cached_property
+    def scheduled(self) -> tuple[Intervals, Intervals]:
+        """When any thread that launches work was on a CPU, and when any was not, where scheduling was recorded."""
+        threads = {(lane.pid, lane.tid) for lane in self._working}
+        events = self.events.of(Category.SCHEDULING).on(
+            [lane.id for lane in self.lanes.values() if (lane.pid, lane.tid) in threads]
+        )
+        is_on = np.isin(events.name, [i for i, name in enumerate(self.names) if name == ON_CPU])
+        return events.take(is_on).union, events.take(~is_on).union
 
     def name(self, number: int) -> str:
         """Return a name by its number."""
@@ -248,11 +287,14 @@ def read(
         end=last,
         role=role,
         rank=rank,
-        has_stacks=_has_stacks(store),
+        has_stacks=_has(store, Category.PYTHON),
         frames=partial(frames_in, store),
+        samples=partial(frames_in, store, category=Category.NATIVE, name_of=str)
+        if _has(store, Category.NATIVE)
+        else None,
     )
 
 
-def _has_stacks(store: "Store") -> bool:
-    rows = store.sql("SELECT 1 AS one FROM ev WHERE cat = ? LIMIT 1", [int(Category.PYTHON)])
+def _has(store: "Store", category: Category) -> bool:
+    rows = store.sql("SELECT 1 AS one FROM ev WHERE cat = ? LIMIT 1", [int(category)])
     return len(rows["one"]) > 0

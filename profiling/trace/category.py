@@ -33,6 +33,10 @@ class Category(IntEnum):
     """A call of the operating system."""
     OVERHEAD = 15
     """The profiler's own work."""
+    NATIVE = 16
+    """A frame of native code, as samples of a CPU saw it."""
+    SCHEDULING = 17
+    """When a thread had a CPU, and when not: the names say which (profiling/trace/scheduling.py)."""
 
 
 DEVICE = frozenset({Category.KERNEL, Category.COMMUNICATION, Category.COPY, Category.MEMSET})

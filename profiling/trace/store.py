@@ -279,14 +279,15 @@ class Store:
     def program(self) -> tuple[int, int]:
         """From when to when anything but the profiler's own work was recorded, in Unix ns; all of it if nothing was.
 
-        Profilers are at work before the program begins and after it has ended: that is no idle time of the program.
+        Profilers are at work before the program begins and after it has ended: that is no idle time of the program, nor
+        is it while the system loads it, which only what watches the CPU sees.
         """
-        own = [int(Category.OVERHEAD)]
-        if not len(self.sql("SELECT 1 AS one FROM ev WHERE cat = ? LIMIT 1", own)["one"]):
+        own = [[int(one) for one in (Category.OVERHEAD, Category.NATIVE, Category.SCHEDULING)]]
+        if not len(self.sql("SELECT 1 AS one FROM ev WHERE list_contains(?, cat) LIMIT 1", own)["one"]):
             return self.begin, self.end
         bounds = self.sql(
             "SELECT coalesce(min(a), -1) AS first, coalesce(max(b), -1) AS last FROM (SELECT ts AS a, ts + dur AS b "
-            "FROM ev WHERE cat <> ? UNION ALL SELECT ts, ts FROM samples)",
+            "FROM ev WHERE NOT list_contains(?, cat) UNION ALL SELECT ts, ts FROM samples)",
             own,
         )
         first, last = int(bounds["first"][0]), int(bounds["last"][0])

@@ -11,7 +11,7 @@ from profiling.diagnosis.finding import InsufficientData, KnobChange, Observatio
 from profiling.evidence import Evidence
 
 _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
-_LATE = ("launch", "python", "unattributed")
+_LATE = ("launch", "python", "native", "off_cpu", "unattributed")
 """A CPU that waits for the device, for data or for others is not late, nor is it where the next kernel was launched
 already. Where nothing says what it did it was late all the same: calls that launch were recorded.
 """

@@ -1,6 +1,6 @@
 """The device has nothing to do for much of the time, and mostly for which cause."""
 
-from profiling.analysis.idle import CAUSES, idle_by_cause, longest_gaps, python_functions
+from profiling.analysis.idle import CAUSES, functions_of, idle_by_cause, longest_gaps
 from profiling.analysis.intervals import interval
 from profiling.analysis.phases import WorkerPhases
 from profiling.diagnosis.budgets import FileBudget, budgets
@@ -24,6 +24,8 @@ _CALLED = {
     "system": "calls of the operating system",
     "waiting": "waiting for others",
     "program": "the program between operators",
+    "native": "other code on the CPU",
+    "off_cpu": "a thread without a CPU",
     "unattributed": "a cause that was not recorded",
 }
 
@@ -47,20 +49,20 @@ def _busy(one: FileBudget) -> float:
 
 
 def _cause(one: FileBudget) -> str:
-    """Return the most frequent cause of idle time in words, with the function behind it where it is Python's."""
+    """Return the most frequent cause of idle time in words, with its function where frames or samples tell it."""
     idle = {kind: one.by_kind.get(kind, 0) for kind in CAUSES if kind not in _BUSY}
     most = max(idle, key=lambda kind: idle[kind])
     whole = sum(idle.values())
     if not whole:
         return "—"
-    named = _function(one) if most == "python" else _range(one) if most == "launch" else ""
+    named = _function(one, most) if most in ("python", "native") else _range(one) if most == "launch" else ""
     return f"{_CALLED[most]} ({100 * idle[most] / whole:.0f} %{named})"
 
 
-def _function(one: FileBudget) -> str:
+def _function(one: FileBudget, cause: str) -> str:
     causes = idle_by_cause(one.work, WorkerPhases(), interval(one.begin, one.end))
-    functions = python_functions(causes, one.work)
-    return f", {functions[0].name}" if functions else ""
+    functions = functions_of(cause, causes, one.work)
+    return f", {functions[0].name[:120]}" if functions else ""
 
 
 def _range(one: FileBudget) -> str:

@@ -18,14 +18,12 @@ import numpy as np
 
 from profiling.trace import clock
 from profiling.trace.category import Category
-from profiling.trace.formats.stack_frames import DEEPEST, StackFrames
+from profiling.trace.formats.stack_frames import DEEPEST, StackFrames, until
 from profiling.trace.limits import Limits
 from profiling.trace.writer import StoreWriter
 
 _MOST = 2_000_000
 _MOST_NODES = 1_000_000
-_LONGEST = 5
-"""A stack stands for so many times the median distance of a thread's samples at most."""
 _ROOTS = frozenset({"(root)"})
 
 _Thread = tuple[Any, Any]
@@ -105,8 +103,7 @@ class ChromeSamples:
             "thread", process=_text(pid), pid=_number(pid), thread=_text(tid), tid=_number(tid), title="samples"
         )
         times = np.array([at for at, _ in rows], np.int64)
-        usual = int(np.median(np.diff(times))) if len(times) > 1 else 0
-        ends = np.minimum(np.append(times[1:], times[-1] + usual), times + _LONGEST * max(usual, 1)).tolist()
+        ends = until(times).tolist()
         by_node: dict[_Stack, list[str]] = {}
         frames = StackFrames(lane, self._writer, self._limits, category=Category.PYTHON)
         for i, (at, stack) in enumerate(rows):

@@ -9,16 +9,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import numpy as np
 import orjson
 
 from profiling.phases import BY_KEY
 from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.formats.nsys_cpu import MOST_SWITCHES, SampledStacks, scheduled
 from profiling.trace.formats.nsys_owners import Devices, Owners
 from profiling.trace.formats.nsys_payloads import Payloads
 from profiling.trace.formats.sqlite_tables import Tables
+from profiling.trace.formats.stack_frames import StackFrames, until
+from profiling.trace.lanes import MOST_LANES
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.names import LONGEST_NAME
+from profiling.trace.scheduling import OFF_CPU, ON_CPU, SAMPLES, SCHEDULING
+from profiling.trace.schema import LATEST
 from profiling.trace.writer import StoreWriter
 
 TRUNCATED_NS = 5_000_000
@@ -39,6 +45,7 @@ _PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
 _NUMBERS = "int64Value,uint64Value,doubleValue,int32Value,uint32Value,floatValue"
 """Columns of a payload that is one number; at most one of them is filled."""
 _MOST_KINDS = 100_000
+_MOST_SILENT = 256
 _NEVER = 1 << 63
 _OWN_STEP = re.compile(r"step \d+$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id) = \d+")
@@ -77,6 +84,8 @@ def read_export(path: Path, writer: StoreWriter, *, progress: Progress, limits: 
             report.system_calls,
             report.overheads,
             report.gpu_metrics,
+            report.scheduling,
+            report.cpu_samples,
             report.facts,
         )
         for i, part in enumerate(parts):
@@ -90,6 +99,7 @@ class _NsysExport:
     def __init__(self, tables: Tables, writer: StoreWriter, limits: Limits) -> None:
         self._tables = tables
         self._writer = writer
+        self._limits = limits
         self._most = limits.events
         self._room = limits.events  # events that may still come
         self._texts = tables.texts("StringIds")
@@ -118,6 +128,8 @@ class _NsysExport:
         self._devices = Devices()
         self._domains: dict[tuple[int, Any], str] = {}  # titles, by process and number
         self._infos: dict[tuple[str, type, Any, bool], int] = {}
+        self._silent: set[int] = set()  # threads of which nothing but samples and scheduling was recorded
+        self._unwatched: set[int] = set()  # and those that were left out
 
     # -- the CPU --
 
@@ -217,6 +229,40 @@ class _NsysExport:
             for start, end, tid, name, kind in self._tables.rows(table, *columns):
                 text = _OVERHEADS.get(kind) or self._texts.get(name, "overhead")
                 self._add(self._beside(tid, "overhead"), start, end, text, Category.OVERHEAD)
+
+    def scheduling(self) -> None:
+        """When threads were on a CPU, and when not."""
+        for tid, start, end, is_on, cpu in scheduled(self._tables):
+            lane = self._watched(tid, SCHEDULING)
+            if lane is not None:
+                info = {"cpu": cpu} if is_on and cpu >= 0 else None
+                self._add(lane, start, end, ON_CPU if is_on else OFF_CPU, Category.SCHEDULING, info=info)
+        if self._tables.count("SCHED_EVENTS") > MOST_SWITCHES:
+            self._writer.note("warning", f"Of scheduling only the first {MOST_SWITCHES:,} events were read.")
+
+    def cpu_samples(self) -> None:
+        """Stacks of threads that ran, as they were sampled."""
+        stacks = SampledStacks(self._tables, self._texts)
+        for tid, rows in stacks.samples.items():
+            lane = self._watched(tid, SAMPLES)
+            if lane is None or self._room <= 0:
+                continue
+            frames = StackFrames(lane, self._writer, self._limits, category=Category.NATIVE)
+            times = np.array([at for at, _ in rows], object) + self._session
+            if not 0 <= min(times) <= max(times) < LATEST:
+                self._unusable += len(rows)
+                continue
+            times = times.astype(np.int64)
+            for at, end, later, (_, stack) in zip(
+                times.tolist(), until(times).tolist(), [*times[1:].tolist(), LATEST], rows, strict=True
+            ):
+                frames.stand(at, stacks.names(stack))
+                if end < later:
+                    frames.stand(end, ())
+            frames.finish()
+            self._room = self._most - self._writer.events
+        if stacks.left_out:
+            self._writer.note("warning", f"{stacks.left_out:,} samples of the CPU were left out: there are too many.")
 
     # -- devices --
 
@@ -331,6 +377,11 @@ class _NsysExport:
             )
         if self._unusable:
             writer.note("warning", f"{self._unusable:,} rows were left out: a time is missing or is none.")
+        if self._unwatched:
+            writer.note(
+                "info",
+                f"{len(self._unwatched):,} threads are shown without samples or scheduling: there are too many.",
+            )
         if self._room <= 0:
             writer.note("warning", f"Only {self._most:,} events were read; the rest is left out.")
 
@@ -381,6 +432,20 @@ class _NsysExport:
 
     def _thread(self, tid: Any) -> int | None:
         return self._lane("thread", tid, -1, -1, "") if isinstance(tid, int) else None
+
+    def _watched(self, tid: int, title: str) -> int | None:
+        """Return a lane for what was seen of a thread from outside; None where too many threads did nothing else, as
+        those of the whole machine may be recorded, or where a store takes no more lanes.
+        """
+        if ("thread", title, tid, -1, -1) not in self._lanes and len(self._lanes) >= MOST_LANES:
+            self._unwatched.add(tid)
+            return None
+        if ("thread", "", tid, -1, -1) not in self._lanes and tid not in self._silent:
+            if len(self._silent) >= _MOST_SILENT:
+                self._unwatched.add(tid)
+                return None
+            self._silent.add(tid)
+        return self._lane("thread", tid, -1, -1, title)
 
     def _beside(self, tid: Any, title: str) -> int | None:
         """Return a lane beside a thread's own, for what does not nest in it."""

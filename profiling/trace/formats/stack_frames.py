@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from profiling.trace.category import Category
 from profiling.trace.limits import Limits
 from profiling.trace.writer import StoreWriter
+
+Ints = npt.NDArray[np.int64]
 
 ORIGIN = 946_684_800 * 10**9
 """2000-01-01 in Unix ns: from there on lies what has no clock."""
@@ -12,6 +17,17 @@ ORIGIN = 946_684_800 * 10**9
 
 DEEPEST = 2048
 """Frames of a stack; Python's own limit is 1000. What lies deeper is left out, or a short file would be many events."""
+
+
+_LONGEST = 5
+
+
+def until(times: Ints) -> Ints:
+    """Return until when each of a thread's sampled stacks stands, by the times of the samples [n], in ns: until the
+    next one, or as many times the median distance of two as _LONGEST says, whichever comes first.
+    """
+    usual = int(np.median(np.diff(times))) if len(times) > 1 else 0
+    return np.minimum(np.append(times[1:], times[-1:] + usual), times + _LONGEST * max(usual, 1))
 
 
 class StackFrames:

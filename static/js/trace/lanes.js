@@ -41,7 +41,9 @@ const KINDS = ["phase", "range", "stream", "thread"];
 const PHASE = 2; // the category
 const FRAMES = "frames"; // titles of a thread's lanes of Python frames (profiling/trace/frames.py)
 const INNER_FRAMES = "inner frames";
-const OF_THREAD = ["", FRAMES, INNER_FRAMES];
+const SAMPLES = "CPU samples"; // and of what was seen of it from outside (profiling/trace/scheduling.py)
+const SCHEDULING = "scheduling";
+const OF_THREAD = ["", SCHEDULING, FRAMES, INNER_FRAMES, SAMPLES];
 
 /**
  * Return the phases as a group, with their steps; no group without any.
@@ -187,6 +189,8 @@ function processName(process, pid, processes) {
 function laneTitle(/** @type {LayerLane} */ lane) {
   if (lane.title === FRAMES) return fill(gettext("Python, %(thread)s"), { thread: threadName(lane) });
   if (lane.title === INNER_FRAMES) return fill(gettext("inside frameworks, %(thread)s"), { thread: threadName(lane) });
+  if (lane.title === SAMPLES) return fill(gettext("CPU samples, %(thread)s"), { thread: threadName(lane) });
+  if (lane.title === SCHEDULING) return fill(gettext("scheduling, %(thread)s"), { thread: threadName(lane) });
   if (lane.title) return lane.title;
   if (lane.kind === "stream") return fill(gettext("GPU %(device)s, stream %(stream)s"), lane);
   return threadName(lane);

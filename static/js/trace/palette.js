@@ -21,6 +21,8 @@ export const CATEGORIES = [
   "collector",
   "system",
   "overhead",
+  "native",
+  "scheduling",
 ];
 const SHADES = [1, 0.9, 0.8];
 
@@ -44,6 +46,8 @@ export function categoryWord(/** @type {string} */ key) {
     collector: gettext("garbage collector"),
     system: gettext("system call"),
     overhead: gettext("profiler overhead"),
+    native: gettext("native code"),
+    scheduling: gettext("scheduling"),
   };
   return words[key] ?? key;
 }
