@@ -213,8 +213,8 @@ def _answer(summary: TraceSummary, budget: WorkerBudget | None) -> str:
     else:
         sentence = _("%(worker)s computes in %(compute)s of %(time)s.") % words
     if worst and parts[worst[0]] >= 0.02 * wall:
-        more = _("The largest loss is %(kind)s with %(share)s.")
-        sentence += " " + more % {"kind": str(KINDS[worst[0]]).lower(), "share": share_text(parts[worst[0]] / wall)}
+        more = _("The largest loss: %(kind)s, %(share)s.")
+        sentence += " " + more % {"kind": KINDS[worst[0]], "share": share_text(parts[worst[0]] / wall)}
     return sentence[:1].upper() + sentence[1:]
 
 

@@ -25,6 +25,8 @@ export const CATEGORIES = [
   "scheduling",
 ];
 const SHADES = [1, 0.9, 0.8];
+const OFF_CPU = "not on a CPU"; // profiling/trace/scheduling.py
+const REST = 0.6; // of the color of a thread that runs: one that does not stands back
 
 /** Return the word of a category. */
 export function categoryWord(/** @type {string} */ key) {
@@ -83,7 +85,7 @@ export class Palette {
     const known = this.known.get(id);
     if (known) return known;
     const base = parse(color(phase ? `--${phase.token}` : key === "phase" ? "--phase-advantages" : categoryToken(key)));
-    const shown = phase ? base : mix(base, parse(color("--surface")), SHADES[shade(key, name)]);
+    const shown = phase ? base : mix(base, parse(color("--surface")), shade(key, name));
     this.known.set(id, shown);
     return shown;
   }
@@ -109,11 +111,13 @@ export class Palette {
   }
 }
 
+/** Return the share of its color that a name has. */
 function shade(/** @type {string} */ key, /** @type {string} */ name) {
-  if (key === "phase") return 0;
+  if (key === "phase") return 1;
+  if (key === "scheduling") return name === OFF_CPU ? REST : 1;
   let sum = 0;
   for (let i = 0; i < name.length; i += 1) sum = (sum * 31 + name.charCodeAt(i)) >>> 0;
-  return sum % SHADES.length;
+  return SHADES[sum % SHADES.length];
 }
 
 /** @returns {Color} */

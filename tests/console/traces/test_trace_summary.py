@@ -59,7 +59,7 @@ def test_the_page_says_where_a_step_goes(client: Client, project: Project) -> No
     trace = imported(project, file=None)
     page = client.get(f"/traces/{trace.pk}/summary")
     text = _text(page)
-    assert "Rank 0 computes in 60.0 % of a step of 100 µs. The largest loss is host-bound with 40.0 %." in text
+    assert "Rank 0 computes in 60.0 % of a step of 100 µs. The largest loss: Host-bound, 40.0 %." in text
     assert "mean of 3 steps" in text
     assert "aten::mm" in text
     assert "<script>gemm" not in page.content.decode()  # names of a trace may hold anything
@@ -133,9 +133,7 @@ def test_a_real_trace_over_the_api(client: Client, project: Project) -> None:
     assert worker["peak_share"]["flops"] == worker["flops"]["flops"] > 0
     assert all(isinstance(gap["begin"], str) for gap in worker["gaps"])
     text = _text(client.get(f"/traces/{trace.pk}/summary"))
-    assert (
-        "Rank 3 computes in 60.5 % of a step of 77.5 ms. The largest loss is exposed communication with 18.9 %." in text
-    )
+    assert "Rank 3 computes in 60.5 % of a step of 77.5 ms. The largest loss: Exposed communication, 18.9 %." in text
     assert "SendRecv" in text
 
 
