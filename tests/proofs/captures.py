@@ -431,6 +431,10 @@ def main(names: list[str]) -> int:
     """Prove the parts asked for, keep what was found, write the report; return 1 if something is wrong."""
     count = int(os.environ.get("PITWALL_PROOF_CAPTURES", "20"))
     number = int(os.environ.get("PITWALL_PROOF_CYCLES", "100"))
+    if unknown := sorted(set(names) - WAYS.keys() - PARTS.keys()):
+        sys.exit(
+            f"{', '.join(unknown)} is no part of this proof. Use {', '.join([*PARTS, *WAYS])}, or nothing for all."
+        )
     RESULTS.mkdir(parents=True, exist_ok=True)
     total = 0
     with running_head() as head, tempfile.TemporaryDirectory(prefix="pw-captures-") as made:
