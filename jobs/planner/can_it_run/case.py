@@ -253,7 +253,7 @@ class LanguageModelCase:
         either way, with the least on the host; None if on none.
 
         `candidates`: the fewest devices of each way in which it fits; what is recommended, if it is practical, is never
-        passed by.
+        passed by, nor does a tight layout of as many devices that holds as much on the host stand in its place.
         """
         most = recommended.num_devices if recommended is not None and limit.allows(recommended) else None
         least = fewest(candidates)
@@ -261,10 +261,10 @@ class LanguageModelCase:
             if size < (least.num_devices or 0) if least is not None else True:
                 continue
             able = self._practical_on(size, candidates, limit)
+            if size == most and (able is None or _is_roomier(recommended, able)):
+                return recommended
             if able is not None:
                 return able
-            if size == most:
-                return recommended
         return None
 
     def _practical_on(self, size: int, candidates: Sequence[DeviceNeed], limit: PracticalLimit) -> DeviceNeed | None:
@@ -343,3 +343,10 @@ def _holds_a_wave(fit: Fit) -> bool:
         return True
     wave = job.rollouts.prompts * job.rollouts.samples_per_prompt / job.engine.num_engines
     return fit.rollout.mean_sequences >= min(wave, job.engine.max_num_seqs or wave)
+
+
+def _is_roomier(recommended: DeviceNeed | None, able: DeviceNeed) -> bool:
+    """Return True if what is recommended fits where a layout with as much on the host is tight."""
+    if recommended is None or recommended.on_host != able.on_host:
+        return False
+    return able.is_tight and not recommended.is_tight
