@@ -1,7 +1,7 @@
 """Memory of a rollout engine on one device, and what its cache holds. vLLM as read in 0.32 and earlier, and SGLang.
 
 vLLM's budget is ceil(total * utilization); the cache gets what is left of it after weights, what libraries took since
-the start, and the peak of a forward pass over dummy requests; since 0.21 also after the CUDA graphs it will capture.
+the start, and the peak of a forward pass over dummy requests; since 0.20 also after the CUDA graphs it will capture.
 What a device's context takes is not in the budget. SGLang's cache gets its share of what was free, less the weights.
 """
 
@@ -268,9 +268,9 @@ def has_second_runner(engine: Engine) -> bool:
 
 
 def _counts_graphs(engine: Engine) -> bool:
-    """Return whether what graphs will take is taken off the cache: by the first runner since 0.21, by the second since
+    """Return whether what graphs will take is taken off the cache: by the first runner since 0.20, by the second since
     0.29 (its profile_cudagraph_memory returned 0 before)."""
-    return release_of(engine) >= ((0, 29) if has_second_runner(engine) else (0, 21))
+    return release_of(engine) >= ((0, 29) if has_second_runner(engine) else (0, 20))
 
 
 def _second_sampler_bytes(engine: Engine, constants: Constants) -> float:
@@ -286,8 +286,9 @@ _PENALTY_BYTES = 4 + 1 / 8  # of each sequence and entry: how often it was drawn
 
 
 def _penalty_bytes(engine: Engine, stage: int, seqs: int) -> int:
-    """Return bytes that the second runner's sampler keeps on the last stage for penalties, used or not (PenaltiesState).
-    They come after the weights were measured: releases before 0.27 took them off nothing."""
+    """Return bytes that the second runner's sampler keeps on the last stage for penalties, used or not.
+
+    PenaltiesState makes them after the weights were measured: releases before 0.27 took them off nothing."""
     if not has_second_runner(engine) or stage < engine.pipeline - 1:
         return 0
     return round(_PENALTY_BYTES * seqs * engine.model.vocab)
@@ -297,8 +298,9 @@ def _with_compiler(engine: Engine, stage: int, peak: tuple[int, int]) -> tuple[i
     """Return the peak of a stage beside what the compiler holds when it compiles: as `_peak` has it.
 
     With torch 2.9 and later vLLM has it time kernels that it joined (benchmark_combo_kernel). What they read is made
-    anew for that (torch/_inductor/codegen/triton_combo_kernel.py), the table of embeddings too where tokens are embedded
-    within the compiled graph: a model that sees images embeds before. A start that finds what was compiled does without.
+    anew for that (torch/_inductor/codegen/triton_combo_kernel.py), the table of embeddings too where tokens are
+    embedded within the compiled graph: a model that sees images embeds before. A start that finds what was compiled
+    does without.
     """
     sees_images = engine.model.tower and engine.images_per_prompt != 0
     if engine.name != "vllm" or stage or engine.is_eager or engine.is_compiled or sees_images:

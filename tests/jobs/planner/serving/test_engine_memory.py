@@ -135,6 +135,7 @@ def test_old_releases_sort_and_new_ones_count_graphs() -> None:
     old, middle, new = (memory(version=version).rollout_kv_bytes for version in ("0.15", "0.19", "0.21"))
     assert old < middle
     assert new < middle
+    assert memory(version="0.20.0").rollout_kv_bytes == new
     assert memory(version="0.21", is_eager=True).rollout_kv_bytes == middle
 
 
