@@ -11,6 +11,7 @@ from profiling.diagnosis.finding import InsufficientData, KnobChange, Observatio
 from profiling.diagnosis.host_work import marked_steps, working_lanes
 from profiling.evidence import Evidence, RecordedTrace
 from profiling.trace.category import Category
+from profiling.trace.launches import launch_names
 from profiling.trace.store import Columns
 
 _SPANS = re.compile(
@@ -28,6 +29,8 @@ _FRAMES = re.compile(
     r"|triton/compiler/(?:\w+/)*\w+\.py\(\d+\): (?:compile|make_\w+|ast_to_ttir)\b"
 )
 """Functions that compile; some of these files hold functions that run what was compiled, too."""
+_ONCE = (_LOADS, _OVERHEADS)
+"""What every program pays before it launches anything: that code is not loaded again."""
 _KINDS = (
     (_SPANS, (Category.RANGE, Category.OPERATOR, Category.OTHER), True),
     (_LOADS, (Category.RUNTIME,), False),
@@ -93,16 +96,25 @@ def _compiling(recorded: RecordedTrace) -> _Compiling:
 def _is_work(recorded: RecordedTrace, rows: Columns) -> Bools:
     """Return which of the columns' events are work of compiling [n]: of names of one kind those of its categories.
 
-    Spans and frames count on threads that launch or run operators.
+    Spans and frames count on threads that launch or run operators, loading once something has been launched.
     """
     names = recorded.store.names
+    launched = _first_launch(recorded)
     is_at_work = np.isin(rows["lane"], working_lanes(recorded))
     keep = np.zeros(len(rows["ts"]), np.bool_)
     for pattern, categories, of_threads in _KINDS:
         chosen = [i for i in np.unique(rows["name"]).tolist() if pattern.search(names[i])]
         is_kind = np.isin(rows["name"], chosen) & np.isin(rows["cat"], [int(one) for one in categories])
-        keep |= is_kind & is_at_work if of_threads else is_kind
+        is_kind &= is_at_work if of_threads else True
+        keep |= is_kind & (rows["ts"] >= launched) if pattern in _ONCE else is_kind
     return keep
+
+
+def _first_launch(recorded: RecordedTrace) -> int:
+    """Return when the first call that gives a device work begins; when the file begins where there is none. [Unix ns]"""
+    query = "SELECT coalesce(min(ts), ?) AS at FROM ev WHERE cat = ? AND list_contains(?, name)"
+    names = launch_names(recorded.store.names)
+    return int(recorded.store.sql(query, [recorded.begin, int(Category.RUNTIME), names])["at"][0])
 
 
 PLUGIN = Rule(
@@ -110,7 +122,7 @@ PLUGIN = Rule(
     question="why",
     definition="Time in which a thread that launches or runs operators compiles (spans and frames of Dynamo, Inductor "
     "and Triton) or code is loaded, after the first step, marked or found by repetition, divided by the recorded time "
-    "after it.",
+    "after it; of loading what comes after the first launch.",
     unit="share",
     watch=0.02,
     bad=0.10,

@@ -57,6 +57,21 @@ _UNIT = re.compile(r"\[(.*)\]\s*$")
 _ON_DEVICE = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 _KERNEL_FACTS = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId", "graphId")
 
+_LIBRARIES: Mapping[str, tuple[str, Category]] = {
+    "CUBLAS_EVENTS": ("cuBLAS", Category.RANGE),
+    "CUDNN_EVENTS": ("cuDNN", Category.RANGE),
+    "CUPTI_ACTIVITY_KIND_OPENACC_DATA": ("OpenACC", Category.RANGE),
+    "CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH": ("OpenACC", Category.RANGE),
+    "CUPTI_ACTIVITY_KIND_OPENACC_OTHER": ("OpenACC", Category.RANGE),
+    "MPI_COLLECTIVES_EVENTS": ("MPI", Category.COMMUNICATION),
+    "MPI_P2P_EVENTS": ("MPI", Category.COMMUNICATION),
+    "MPI_START_WAIT_EVENTS": ("MPI", Category.COMMUNICATION),
+    "MPI_OTHER_EVENTS": ("MPI", Category.RANGE),
+}
+"""Tables of calls of libraries (`nsys profile -t cublas,cudnn,openacc,mpi`): whose they are, and what. MPI's move data
+between processes, in files, too.
+"""
+
 _Range = tuple[int | None, str, int, Category, str]
 """What ranges have in common: lane, name, the name's number, category, title of the domain."""
 
@@ -85,6 +100,7 @@ def read_export(path: Path, writer: StoreWriter, *, progress: Progress, limits: 
             report.memsets,
             report.waits,
             report.system_calls,
+            report.library_calls,
             report.overheads,
             report.gpu_metrics,
             report.scheduling,
@@ -228,6 +244,14 @@ class _NsysExport:
         for start, end, tid, name, chain in self._tables.rows("OSRT_API", *columns):
             text = self._texts.get(name, "system call")
             self._add(self._thread(tid), start, end, text, Category.SYSTEM, info=callers(chain))
+
+    def library_calls(self) -> None:
+        """Calls of libraries, which nest among those of CUDA."""
+        for table, (library, category) in _LIBRARIES.items():
+            for start, end, tid, name in self._tables.rows(table, "start", "end", "globalTid", "nameId|textId"):
+                text = self._texts.get(name, library)
+                kind = Category.RANGE if category is Category.COMMUNICATION and "File" in text else category
+                self._add(self._thread(tid), start, end, text, kind, info={"domain": library})
 
     def _callers(self, table: str) -> Callable[[Any], int]:
         """Return what gives the details of a call, from the number of its stack in a table: who called it."""

@@ -19,10 +19,13 @@ from profiling.trace.category import Category
 from profiling.trace.formats.xla import (
     INFO_KEYS,
     LONGEST_INFO,
+    STEP_NUMBER,
+    HostSteps,
     Kind,
     PlaneDevice,
     category_of,
     device_of,
+    is_steps_of_device,
     kind_of_line,
     shown_name,
     stream_of,
@@ -42,6 +45,7 @@ class XlaEvents:
         self._planes: dict[Any, tuple[str, PlaneDevice]] = {}
         self._lines: dict[tuple[Any, Any], tuple[int, Kind]] = {}
         self._line_names: dict[tuple[Any, Any], str] = {}
+        self._steps = HostSteps()
 
     def __contains__(self, pid: object) -> bool:
         return pid in self._planes
@@ -58,6 +62,8 @@ class XlaEvents:
         """Take in the name of a line of a plane."""
         if pid in self._planes:
             self._line_names[pid, tid] = name
+            if is_steps_of_device(self._planes[pid][0], name):
+                self._steps = HostSteps(are_wanted=False)
 
     def add(self, event: Mapping[str, Any], start: int, lasts: int) -> None:
         """Add an event of a plane, which begins at `start` and lasts so long. [ns]"""
@@ -68,13 +74,16 @@ class XlaEvents:
         lane, kind = line
         name, args = str(event["name"]), event.get("args") or {}
         link = _number(args.get("correlation_id")) if kind in ("device", "host") else 0
-        category = category_of(name, kind, is_linked=link > 0)
+        number = _number(args[STEP_NUMBER]) if STEP_NUMBER in args else None
+        step = self._steps.number(name, kind, number)
+        is_hlo = bool(args.get("hlo_op"))
+        category = category_of(name, kind, is_linked=link > 0, is_step=step is not None, is_hlo=is_hlo)
         details = {name: str(args[name])[:LONGEST_INFO] for name in INFO_KEYS if name in args}
         self._writer.add(
             lane,
             start,
             lasts,
-            self._writer.name(shown_name(name, kind)),
+            self._writer.name(shown_name(name, kind, step)),
             category,
             link=link,
             bytes=_number(args.get("bytes_transferred")) if category is Category.COPY else 0,

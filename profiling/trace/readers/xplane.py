@@ -16,9 +16,12 @@ from profiling.trace.formats.whole_file import whole_file
 from profiling.trace.formats.xla import (
     INFO_KEYS,
     LONGEST_INFO,
+    STEP_NUMBER,
+    HostSteps,
     Kind,
     category_of,
     device_of,
+    is_steps_of_device,
     kind_of_line,
     shown_name,
     stream_of,
@@ -59,7 +62,9 @@ class XplaneReader:
             writer.note("warning", f"The file is cut off or damaged ({error}); what comes after that is missing.")
             is_cut = True
         _tell_hosts_apart(planes, hosts)
+        are_wanted = not any(plane.has_steps for plane in planes)
         for plane in planes:
+            plane.steps = HostSteps(are_wanted=are_wanted)
             plane.read()
         damaged = [plane for plane in planes if plane.problem]
         for plane in damaged[:-1] if is_cut else damaged:  # of the last one it was said
@@ -135,6 +140,7 @@ class _Plane:
         self.name = ""
         self.host = 0
         self.host_name = ""
+        self.steps = HostSteps()
         self.num_sums = 0
         """Events that stand for several occurrences, without a time."""
         self.unusable = 0
@@ -158,6 +164,11 @@ class _Plane:
             self.problem = str(error)
         self._of = device_of(self.name)
         self.device = self._of.number
+
+    @property
+    def has_steps(self) -> bool:
+        """True for a device that tells its steps."""
+        return self.device >= 0 and any(is_steps_of_device(self.name, _name_of_line(line)) for line in self._lines)
 
     def read(self) -> None:
         """Add the events of all lines, as far as they go."""
@@ -234,6 +245,7 @@ class _Plane:
     def _add(self, data: memoryview, lane: int, kind: Kind, begin: int) -> None:
         key = lasts = link = size = 0
         offset: int | None = None
+        number_of_step: int | None = None
         is_sum = False
         details: dict[str, Any] = {}
         for field, _, value in fields(data):
@@ -251,6 +263,8 @@ class _Plane:
                     link = amount
                 elif name in ("bytes_transferred", "bytes_accessed") and isinstance(amount, int):
                     size = amount
+                elif name == STEP_NUMBER and isinstance(amount, int):
+                    number_of_step = amount
                 elif name in INFO_KEYS:
                     details[name] = amount[:LONGEST_INFO] if isinstance(amount, str) else amount
         if is_sum and offset is None:
@@ -262,7 +276,13 @@ class _Plane:
             return
         name = self._names.get(key, "")
         is_linked = kind in ("device", "host") and 0 < link < 1 << _OF_HOST
-        category = category_of(name, kind, is_linked=is_linked) if name else Category.OTHER
+        step = self.steps.number(name, kind, number_of_step) if name else None
+        is_hlo = bool(details.get("hlo_op"))
+        category = (
+            category_of(name, kind, is_linked=is_linked, is_step=step is not None, is_hlo=is_hlo)
+            if name
+            else Category.OTHER
+        )
         if not name:
             self.num_nameless += 1
             name = f"event {key}"
@@ -270,7 +290,7 @@ class _Plane:
             lane,
             start,
             max(lasts, 0) // 1000,
-            self._writer.name(shown_name(name, kind)),
+            self._writer.name(shown_name(name, kind, step)),
             category,
             link=link + (self.host << _OF_HOST) if is_linked else 0,
             bytes=size if category is Category.COPY and 0 <= size < 1 << 62 else 0,
@@ -291,6 +311,14 @@ class _Plane:
             elif field == 7:
                 value = self._statistics.get(number(raw), "")
         return self._statistics.get(key, ""), value
+
+
+def _name_of_line(data: memoryview) -> str:
+    """Return the name of a line, which stands before its events; "" if it has none."""
+    try:
+        return next((text(value) for field, _, value in fields(data) if field == 2), "")
+    except Damaged:
+        return ""
 
 
 def _entry(data: memoryview) -> tuple[int, memoryview]:

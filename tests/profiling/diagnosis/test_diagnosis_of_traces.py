@@ -404,6 +404,19 @@ def test_code_that_is_loaded_before_work_repeats_itself_is_no_recompilation(make
     assert states("recompilation", early, late) == ["clear", "fires"]
 
 
+def test_code_that_is_loaded_before_the_first_launch_is_no_recompilation(make: Make) -> None:
+    launch = (300, 5, "cudaLaunchKernel", Category.RUNTIME)
+    before = [(10, 250, "cuLibraryLoadData", Category.RUNTIME), (15, 240, "Module loading", Category.OVERHEAD)]
+    after = [(at + 400, lasts, name, kind) for at, lasts, name, kind in before]
+    device = [(310.0, 40.0, "gemm", KERNEL), (900.0, 40.0, "softmax", KERNEL)]
+
+    early = make(Trace(device=device, host=[launch, *before]))
+    late = make(Trace(device=device, host=[launch, *after]))
+    unknown = make(Trace(device=device, host=after))  # launches are not recorded
+
+    assert states("recompilation", early, late, unknown) == ["clear", "fires", "fires"]
+
+
 def test_fragments_on_a_device_of_unknown_size_are_not_called_healthy(make: Make) -> None:
     dcgm = {"DCGM_FI_DEV_FB_USED": [9000.0], "DCGM_FI_DEV_FB_FREE": [400.0]}
     assert states("fragmentation", make(Trace(samples=HELD)), make(Trace(samples=HELD | dcgm))) == [

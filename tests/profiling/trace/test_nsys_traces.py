@@ -234,6 +234,37 @@ def test_devices_calls_metrics_and_messages(tmp_path: Path) -> None:
         ]
 
 
+def test_calls_of_libraries_nest_among_those_of_their_thread(tmp_path: Path) -> None:
+    names = ["cublasGemmEx", "cudnnConvolutionForward", "MPI_Allreduce", "MPI_File_write_all", "MPI_Init", "Compute"]
+    tables = {
+        "StringIds(id, value)": list(enumerate(names)),
+        "CUBLAS_EVENTS(start, end, eventClass, globalTid, nameId)": [(100, 200, 1, THREAD, 0)],
+        "CUDNN_EVENTS(start, end, eventClass, globalTid, nameId)": [(200, 300, 1, THREAD, 1)],
+        "MPI_COLLECTIVES_EVENTS(start, end, globalTid, textId)": [(300, 400, THREAD, 2), (400, 500, THREAD, 3)],
+        "MPI_OTHER_EVENTS(start, end, globalTid, textId)": [(0, 100, THREAD, 4)],
+        "CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH(start, end, nameId, globalTid)": [(500, 600, 5, THREAD)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME(start, end, globalTid, correlationId, nameId)": [],
+    }
+    _, store = imported(database(tmp_path / "a.sqlite", tables), tmp_path)
+    with store:
+        rows = store.events(columns=("ts", "dur", "name", "cat", "lane"))
+        order = rows["ts"].argsort()
+        assert len(set(rows["lane"].tolist())) == 1
+        assert rows["dur"].tolist() == [100] * 6
+        told = [
+            (store.names[name], kind)
+            for name, kind in zip(rows["name"][order].tolist(), rows["cat"][order].tolist(), strict=True)
+        ]
+    assert told == [
+        ("MPI_Init", Category.RANGE),
+        ("cublasGemmEx", Category.RANGE),
+        ("cudnnConvolutionForward", Category.RANGE),
+        ("MPI_Allreduce", Category.COMMUNICATION),
+        ("MPI_File_write_all", Category.RANGE),
+        ("Compute", Category.RANGE),
+    ]
+
+
 def test_an_early_export_does_not_describe_itself(tmp_path: Path) -> None:
     tables: dict[str, list[tuple[Any, ...]]] = {
         "StringIds(id, value)": [(1, "gemm")],

@@ -131,6 +131,73 @@ def test_copies_that_a_tpu_does_beside_its_work_are_copies(tmp_path: Path) -> No
     assert [row[1] for row in rows] == [Category.COPY] * 3 + [Category.KERNEL]
 
 
+@pytest.mark.parametrize("form", ["planes", "JSON"])
+@pytest.mark.parametrize("tells_device", [False, True])
+def test_a_host_s_numbered_ranges_are_steps_and_a_cpu_runs_operators_itself(
+    form: str, tells_device: bool, tmp_path: Path
+) -> None:
+    told: list[tuple[str, dict[str, int | str]]] = [
+        ("train", {"step_num": 3}),
+        ("dot.1", {"hlo_op": "dot.1"}),
+        ("measure", {"step_num": 3}),
+        ("all-reduce.2", {"hlo_op": "all-reduce.2"}),
+        ("train", {"step_num": 4}),
+        ("train", {}),
+    ]
+    if form == "planes":
+        keys = ("step_num", "hlo_op")
+        events = b"".join(
+            wire(4, wire(1, i + 1) + wire(2, i * 1_000_000) + wire(3, 700_000) + _statistics(keys, args))
+            for i, (_, args) in enumerate(told)
+        )
+        host = wire(2, "/host:CPU") + wire(3, wire(1, 9) + wire(2, "python3") + wire(3, T) + events)
+        host += b"".join(_name(i + 1, name) for i, (name, _) in enumerate(told))
+        host += b"".join(
+            wire(5, wire(1, i + 1) + wire(2, wire(1, i + 1) + wire(2, key))) for i, key in enumerate(keys)
+        )
+        steps = wire(3, wire(1, 1) + wire(2, "Steps") + wire(3, T) + wire(4, wire(1, 1) + wire(3, 900_000)))
+        path = tmp_path / "host.xplane.pb"
+        device = wire(1, wire(2, "/device:TPU:0") + steps + _name(1, "7")) if tells_device else b""
+        path.write_bytes(wire(1, host) + device)
+    else:
+        rows: list[dict[str, Any]] = [
+            {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/host:CPU"}},
+            {"ph": "M", "pid": 1, "tid": 9, "name": "thread_name", "args": {"name": "python3"}},
+        ]
+        if tells_device:
+            rows += [
+                {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/device:TPU:0"}},
+                {"ph": "M", "pid": 2, "tid": 1, "name": "thread_name", "args": {"name": "Steps"}},
+                {"ph": "X", "pid": 2, "tid": 1, "ts": 0, "dur": 1, "name": "7", "args": {}},
+            ]
+        for i, (name, args) in enumerate(told):
+            texts = {key: str(value) for key, value in args.items()}
+            rows.append({"ph": "X", "pid": 1, "tid": 9, "ts": i, "dur": 0.7, "name": name, "args": texts})
+        path = tmp_path / "host.trace.json.gz"
+        path.write_bytes(gzip.compress(json.dumps({"displayTimeUnit": "ns", "traceEvents": rows}).encode()))
+
+    of_host = [row[:2] for row in stored(path)["python3"]]
+
+    first, last = ("train", "train") if tells_device else ("train 3", "train 4")
+    is_step = Category.RANGE if tells_device else Category.STEP
+    assert of_host == [
+        (first, is_step),
+        ("dot.1", Category.OPERATOR),
+        ("measure", Category.RANGE),
+        ("all-reduce.2", Category.COMMUNICATION),
+        (last, is_step),
+        ("train", Category.RANGE),
+    ]
+
+
+def _statistics(keys: tuple[str, ...], args: dict[str, int | str]) -> bytes:
+    """Return statistics of an event, by the numbers of their names."""
+    return b"".join(
+        wire(4, wire(1, keys.index(key) + 1) + (wire(4, value) if isinstance(value, int) else wire(5, value)))
+        for key, value in args.items()
+    )
+
+
 def test_devices_of_xla_are_called_by_their_model_or_by_what_they_have(tmp_path: Path) -> None:
     path = tmp_path / "amd.xplane.pb"
     path.write_bytes(gzip.decompress((DATA / "xplane_gpu_te_fused_attn.xplane.pb.gz").read_bytes()))
