@@ -91,7 +91,10 @@ def facts_of(work: WorkerEvents, store: "Store", whole: Intervals) -> SideFacts:
         has_device=work.has_device,
         calls=len(inside),
         names=frozenset(work.name(number) for number in np.unique(inside.name).tolist()),
-        identity=(store.begin, store.end, store.facts.events, store.facts.names, *bounds, len(work.events)),
+        identity=(
+            *(store.begin, store.end, store.facts.events, store.facts.names, *bounds),
+            *(len(work.events), int(work.events.dur.sum())),
+        ),
     )
 
 

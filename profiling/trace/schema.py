@@ -25,7 +25,7 @@ launches that rocmProfileData's converter and rocprof draw, samples of stacks an
 5: streams of TensorFlow's timelines. 6: operators, frames and steps in databases of Ascend, launches of its newer
 traces. 7: what devices of rocprofv3 and XLA are called, traces of an event a line, the time of day of traces that
 something follows. 8: samples of the CPU and scheduling in exports of nsys. 9: who called what took
-long, in exports of nsys.
+long, and calls of libraries, in exports of nsys; steps that a host numbers and operators of a CPU, in profiles of XLA.
 """
 
 EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")

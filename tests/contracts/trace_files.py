@@ -174,6 +174,13 @@ def _torch(folder: Path) -> Path:
     return path
 
 
+def _nvidia_smi(folder: Path) -> Path:
+    path = folder / "smi.csv"
+    rows = [f"2026/10/09 08:53:2{i}.{i}00, {gpu}, {90 + i} %, {i} MiB\n" for i in range(8) for gpu in range(2)]
+    path.write_text("timestamp, index, utilization.gpu [%], memory.used [MiB]\n" + "".join(rows))
+    return path
+
+
 def _torch_memory_timeline(folder: Path) -> Path:
     path = folder / "memory.raw.json"
     path.write_text(json.dumps([[T + 1000 * i, 1 if i % 2 else 2, 512, i % 8] for i in range(1, 17)]))
@@ -193,6 +200,7 @@ FILES: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "ncu_csv": (_ncu_csv,),
     "nsys": (lambda folder: database(folder / "report.sqlite", nsys_tables()),),
     "nsys_rep": (_nsys_rep,),
+    "nvidia_smi": (_nvidia_smi,),
     "ray_timeline": (_ray_timeline,),
     "torch": (_torch,),
     "torch_memory_timeline": (_torch_memory_timeline,),

@@ -111,7 +111,7 @@ def _is_work(recorded: RecordedTrace, rows: Columns) -> Bools:
 
 
 def _first_launch(recorded: RecordedTrace) -> int:
-    """Return when the first call that gives a device work begins; when the file begins where there is none. [Unix ns]"""
+    """Return when the first call that gives a device work begins, else when the file begins. [Unix ns]"""
     query = "SELECT coalesce(min(ts), ?) AS at FROM ev WHERE cat = ? AND list_contains(?, name)"
     names = launch_names(recorded.store.names)
     return int(recorded.store.sql(query, [recorded.begin, int(Category.RUNTIME), names])["at"][0])

@@ -6,11 +6,10 @@ The exporter's pages have no times. Either each line ends with one (ms, as Prome
     while sleep 1; do echo "# time $(date +%s.%N)"; curl -s localhost:9400/metrics; done > dcgm.txt
 """
 
-import io
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
+from profiling.trace.formats.text_lines import lines
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
@@ -28,7 +27,6 @@ _UNITS = {
     "_OCCUPANCY": "ratio",
     "_UTIL": "%",
 }
-_LONGEST_LINE = 1 << 16
 
 
 class DcgmReader:
@@ -47,7 +45,7 @@ class DcgmReader:
         series: dict[tuple[str, str], int] = {}
         now, untimed, unusable, taken = 0, 0, 0, 0
         with UnpackedFile(path, limits=limits, progress=progress) as file:
-            for line in _lines(file):
+            for line in lines(file):
                 if match := _TIME.match(line):
                     now = round(float(match[1]) * 1e9)
                     continue
@@ -82,19 +80,6 @@ class DcgmReader:
         if untimed or unusable:
             writer.note("warning", f"{untimed + unusable:,} lines were left out: no time, or no samples.")
         writer.meta("tool", "dcgm")
-
-
-def _lines(file: UnpackedFile) -> Iterator[str]:
-    """Yield the lines of a text; what is longer than any line of a page ends it."""
-    rest = b""
-    while piece := file.read(1 << 20):
-        rest += piece
-        *whole, rest = rest.split(b"\n")
-        for line in whole:
-            yield line[:_LONGEST_LINE].decode(errors="replace")
-        if len(rest) > _LONGEST_LINE:
-            return
-    yield from io.StringIO(rest.decode(errors="replace"))
 
 
 def _series(writer: StoreWriter, field: str, labels: str) -> int:

@@ -4,6 +4,7 @@ import gzip
 import json
 import pickle
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,54 @@ def test_pages_without_times_say_how_to_write_them(tmp_path: Path) -> None:
     path = tmp_path / "dcgm.txt"
     path.write_text(PAGE.format(active=1, time=""))
     with pytest.raises(Unreadable, match=r"have no times. Write a line `# time <Unix seconds>`"):
+        import_trace(path, tmp_path / "a.store")
+
+
+QUERY = """timestamp, index, name, temperature.gpu, power.draw [W], utilization.gpu [%], memory.used [MiB], pstate
+2026/10/09 08:53:20.250, 0, NVIDIA H200, 55, 412.50 W, 97 %, 512 MiB, P0
+2026/10/09 08:53:20.251, 1, NVIDIA H200, 41, [N/A], 0 %, 16 MiB, P8
+2026/10/09 08:53:21.250, 0, NVIDIA H200, 56, 420.00 W, 98 %, 513 MiB, P0
+"""
+DMON = """#Date       Time        gpu    pwr  gtemp     sm     fb
+#YYYYMMDD   HH:MM:SS    Idx      W      C      %     MB
+ 20261009   08:53:20      0    412     55     97    512
+ 20261009   08:53:20      1      -     41      0     16
+#Date       Time        gpu    pwr  gtemp     sm     fb
+#YYYYMMDD   HH:MM:SS    Idx      W      C      %     MB
+ 20261009   08:53:21      0    420     56     98    513
+"""
+
+
+def test_readings_of_nvidia_smi_become_series(tmp_path: Path) -> None:
+    path = tmp_path / "smi.csv"
+    first = int(datetime(2026, 10, 9, 8, 53, 20, tzinfo=UTC).timestamp()) * 10**9
+    path.write_text(QUERY)
+    _, store = imported(path, tmp_path)
+    with store:
+        told = samples(store)
+        units = {(series.name, series.unit) for series in store.series}
+    assert told["utilization.gpu", 0] == ([first + 250 * 10**6, first + 1250 * 10**6], [97, 98])
+    assert told["utilization.gpu", 1] == ([first + 251 * 10**6], [0])
+    assert told["memory.used", 0][1] == [512 << 20, 513 << 20]
+    assert told["power.draw", 0][1] == [412.5, 420]
+    assert ("power.draw", 1) not in told  # [N/A] is no number, and neither is P8
+    assert units == {("temperature.gpu", "°C"), ("power.draw", "W"), ("utilization.gpu", "%"), ("memory.used", "B")}
+
+    path.write_text(DMON)
+    (tmp_path / "smi.csv.store").unlink()
+    _, store = imported(path, tmp_path)
+    with store:
+        told = samples(store)
+        units = {(series.name, series.unit) for series in store.series}
+    assert told["sm", 0] == ([first, first + 10**9], [97, 98])
+    assert told["fb", 1][1] == [16 << 20]
+    assert units == {("pwr", "W"), ("gtemp", "°C"), ("sm", "%"), ("fb", "B")}
+
+
+def test_readings_without_a_usable_time_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "smi.csv"
+    path.write_text("timestamp, index, utilization.gpu [%]\nyesterday, 0, 97 %\n")
+    with pytest.raises(Unreadable, match="has a time and a number"):
         import_trace(path, tmp_path / "a.store")
 
 

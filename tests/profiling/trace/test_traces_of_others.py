@@ -152,9 +152,7 @@ def test_a_host_s_numbered_ranges_are_steps_and_a_cpu_runs_operators_itself(
         )
         host = wire(2, "/host:CPU") + wire(3, wire(1, 9) + wire(2, "python3") + wire(3, T) + events)
         host += b"".join(_name(i + 1, name) for i, (name, _) in enumerate(told))
-        host += b"".join(
-            wire(5, wire(1, i + 1) + wire(2, wire(1, i + 1) + wire(2, key))) for i, key in enumerate(keys)
-        )
+        host += b"".join(wire(5, wire(1, i + 1) + wire(2, wire(1, i + 1) + wire(2, key))) for i, key in enumerate(keys))
         steps = wire(3, wire(1, 1) + wire(2, "Steps") + wire(3, T) + wire(4, wire(1, 1) + wire(3, 900_000)))
         path = tmp_path / "host.xplane.pb"
         device = wire(1, wire(2, "/device:TPU:0") + steps + _name(1, "7")) if tells_device else b""
