@@ -153,8 +153,8 @@ class _Table:
         """Return the series of a column of a GPU, and by what its numbers are multiplied."""
         key = column, gpu
         if key not in self._series:
-            told = self._units[column] or unit or ("C" if self._names[column].startswith("temperature.") else "")
-            kept_as, factor = _UNITS.get(told, (told, 1))
+            label = self._units[column] or unit or ("C" if self._names[column].startswith("temperature.") else "")
+            kept_as, factor = _UNITS.get(label, (label, 1))
             self._series[key] = self._writer.counter(self._names[column], kept_as, device=gpu), factor
         return self._series[key]
 
