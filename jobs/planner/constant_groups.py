@@ -207,6 +207,8 @@ class SpeedConstants:
     step_seconds: float
     scoring_share: float
     update_share: float
+    update_share_megatron: float
+    pass_seconds: float
     slot_seconds: float
     host_share: float
     host_overlap: float

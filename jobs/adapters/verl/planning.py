@@ -272,6 +272,7 @@ def _fsdp_offload(source: RunContext, *, is_critic: bool) -> Offload:
         activations=knobs.flag("memory.activation_offload"),
         params_between_phases=knobs.flag(f"memory.{whose}param_offload") or stays_on_host,
         optimizer_between_phases=knobs.flag(f"memory.{whose}optimizer_offload") or stays_on_host,
+        is_moved_by_phase=not stays_on_host,
     )
 
 
@@ -330,6 +331,7 @@ def _megatron(source: RunContext, shape: ModelShape, devices: int, *, is_critic:
             has_one_thread=True,
             params_between_phases=knobs.flag("memory.megatron_param_offload"),
             optimizer_between_phases=knobs.flag("memory.megatron_optimizer_offload"),
+            is_moved_by_phase=True,
         ),
     )
 

@@ -69,7 +69,7 @@ def test_what_takes_hours_a_step_stands_under_the_headline_and_is_no_yes() -> No
 def test_who_has_time_and_host_memory_is_answered_by_them() -> None:
     """A limit that somebody sets is the only one: with days, and the whole node's memory, one device is enough."""
     patient = _mixture(None, within_hours=48, host_bytes=2 * 10**12)
-    hasty = _mixture(None, within_hours=0.02)
+    hasty = _mixture(None, within_hours=0.03)
 
     assert patient.practical is not None
     assert (patient.answer, patient.practical.num_devices) == ("yes", 1)
