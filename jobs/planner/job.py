@@ -102,9 +102,9 @@ class Offload:
     `activations`: checkpoints of layers go to the host. `between_phases`: weights, gradients and optimizer states are
     moved away while another phase runs on the same devices; `optimizer_between_phases` alone; `copies_process`: all of
     it, gradient buffers too, while weights have another copy there, which engines are sent (slime).
-    `is_moved_by_phase`: each phase loads what it needs as it begins and sends it back as it ends (verl), where others
-    do so once a step, when engines give way. `has_one_thread`: a process updates states on the host with one thread, as
-    those of Ray do unless they ask for more.
+    `is_moved_by_phase`: each phase loads what it needs as it begins and sends it back as it ends, where others do so
+    once a step, when engines give way. `has_one_thread`: a process updates states on the host with one thread, as those
+    of Ray do unless they ask for more.
     """
 
     optimizer: float = 0.0

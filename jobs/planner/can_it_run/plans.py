@@ -200,6 +200,7 @@ def _policies(
         activations=on_host == "activations",
         params_between_phases=moves and on_host != "weights",
         optimizer_between_phases=moves,
+        is_moved_by_phase=moves and not stays,  # as the trainer does that runs such a plan
     )
     is_wide = not stays and not is_pure
     for ulysses in _ulysses_sizes(shape, fleet) if on_host == "activations" else (1,):
@@ -230,7 +231,7 @@ def _policies(
     has_megatron = is_full and devices > 1 and fleet.accelerator.has_bf16 and recipe.objective == "lm"
     if not has_megatron or on_host in ("weights", "pure"):
         return
-    offload = replace(offload, has_one_thread=True)  # processes of Ray have one thread
+    offload = replace(offload, is_moved_by_phase=moves, has_one_thread=True)  # processes of Ray have one thread
     for layout in _roomiest(shape, devices, fleet.devices_per_node):
         each = max(samples // layout.data, 1)
         yield Training(
