@@ -355,7 +355,7 @@ def test_cut_responses_are_a_notice_while_the_reward_rises_and_few_of_them_are_c
 
 
 def test_a_policy_that_has_not_moved_has_a_flat_reward_whatever_noise_hides() -> None:
-    """A divergence of 0.0007 from the first step on is that of two ways to compute; of one that grows nothing is said."""
+    """A divergence of 0.0007 from the first step on is of two ways to compute; of one that grows nothing is said."""
     run = rewards(5, steps=60, samples=4, first=0.3, last=0.3)
     still: list[float | None] = [0.0007 + 0.00005 * (step % 3) for step in range(60)]
     moved: list[float | None] = [0.0001 * step for step in range(60)]
@@ -381,3 +381,15 @@ def test_a_reward_that_falls_while_the_gradient_grows_is_named_within_ten_steps(
 
     assert "does_not_converge" in named("grpo", {"reward/mean": reward, "policy/grad_norm": grows}, planned=40)
     assert "does_not_converge" not in named("grpo", {"reward/mean": reward, "policy/grad_norm": holds}, planned=40)
+
+
+def test_pairs_whose_margin_rises_are_learned_though_half_of_them_are_in_order() -> None:
+    """An accuracy counts ties as wrong, and noise may hide that the loss falls: a margin that is reported says it."""
+    rng = random.Random(2)
+    loss: list[float | None] = [0.65 + rng.gauss(0, 0.07) for _ in range(100)]
+    even: list[float | None] = [0.5] * 100
+    rises: list[float | None] = [0.003 * step + rng.gauss(0, 0.05) for step in range(100)]
+
+    assert "pairs_not_learned" in named("dpo", {"loss/pairs": loss, "pairs/accuracy": even}, planned=100)
+    learned = {"loss/pairs": loss, "pairs/accuracy": even, "pairs/margin": rises}
+    assert "pairs_not_learned" not in named("dpo", learned, planned=100)
