@@ -20,6 +20,7 @@ from jobs.planner.time.decoding import decode_step_seconds
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
 from jobs.planner.time.steps import NOTHING, TOGETHER
 from jobs.planner.time.training import scoring_seconds, work_of
+from jobs.planner.time.weight_sync import sync_seconds
 from tests.planner_cases.load import Case
 
 Quantity = Literal[
@@ -149,6 +150,9 @@ def _times(case: Case, found: Estimate | None, why: str, k: Constants) -> Iterat
     if "sync_seconds" in numbers:
         phase = found.time.phases.get("weight_sync") if found else None
         yield _timed(case, "weight sync", "seconds", numbers["sync_seconds"], phase, why)
+    if "transfer_seconds" in numbers:
+        alone = sync_seconds(case.job, k) if found and case.job else None
+        yield _timed(case, "weight sync", "transfer", numbers["transfer_seconds"], alone, why)
     yield from _speeds(case, found, why)
     if "score_seconds" in numbers:
         pass_seconds = _scored(case, k) if found else None

@@ -218,6 +218,7 @@ def _rl_phases(
         job.engine_devices,
         job.sync_bucket_bytes,
         job.sync_transport,
+        engine.weight_bytes,
         _key(job),
     )
     phases["weight_sync"] = sync + around(moving_seconds(job, constants), WIDEST)
