@@ -126,7 +126,8 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
     Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
     attention's output are kept, all else is computed again: of a gated layer q, kv, f, h; attention's output q; the
     input h. The grouped products of routed experts are no such product (`_grouped_mm` is not in torchtitan's list of
-    what is saved), nor are tokens on their way there and back. Megatron's recomputes attention's core, of which flash
+    what is saved), nor are tokens on their way there and back. A compiler drops the last product, h, which nothing in
+    the backward pass needs. Megatron's recomputes attention's core, of which flash
     attention keeps nothing.
     """
     whole = saved_elements(layer, training)
@@ -138,8 +139,9 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
     if training.kernels == "megatron":
         return whole
     inner = 2.0 * model.query + model.kv + (model.shared_width if layer.is_moe else model.mlp_width)
+    last = 0.0 if training.kernels == "compiled" else 1.0
     return LayerActivations(
-        hidden=min((1.0 + stream) * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=0.0
+        hidden=min((last + stream) * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=0.0
     )
 
 
