@@ -97,6 +97,7 @@ class MemoryConstants:
     expert_buffer_bytes: float
     fp8_copies: float
     scores: float
+    scores_differentiated: float
     routed_copies: float
     expert_imbalance: float
     offloaded_layers: float

@@ -211,9 +211,10 @@ def _peak(case: Case, job: Job, found: Estimate, k: Constants) -> float:
 
 def _verdict(case: Case, found: Estimate, k: Constants) -> Reading:
     share = max(pool.share for pool in found.pools)
-    if case.job is not None and case.job.engine is not None and case.fleet is not None:
+    engine = case.job.engine if case.job is not None else None
+    if engine is not None and engine.name != "trainer" and case.fleet is not None:
         a = case.fleet.accelerator
-        shortage = engine_memory(case.job.engine, a, k).shortage
+        shortage = engine_memory(engine, a, k).shortage
         share = share if shortage is None else 1 + shortage.missing / a.usable_bytes
     if case.fleet is not None:
         share = max(share, found.host_bytes / node_bytes(case.fleet, k))
