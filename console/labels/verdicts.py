@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy
 
 from console.labels.traces import share_text, time_text
 from jobs.comparison.trace_verdict import TraceVerdict
-from jobs.traces.summary import TraceComparison
+from jobs.traces.difference import TraceComparison
 from profiling.analysis.comparability import MOST_TOLD, Comparability, Factor
 from profiling.counted import counted
 

@@ -12,8 +12,8 @@ from console.api.traces.traces import API_PATIENCE, trace_for
 from console.budget import expensive
 from console.labels.verdicts import differs_beforehand, verdict_text
 from jobs.comparison.trace_verdict import verdict_of
+from jobs.traces.difference import Compared, NothingToCompare, Per, TraceComparison, compare
 from jobs.traces.files import NoAnswer
-from jobs.traces.summary import Compared, NothingToCompare, Per, TraceComparison, compare
 from profiling.analysis.comparability import Factor
 from profiling.analysis.difference import Item
 

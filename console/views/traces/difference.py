@@ -21,8 +21,8 @@ from console.views.traces.page import page_of, unanswered, visible_trace
 from console.views.traces.windows import NoWindow, window_in_ms
 from jobs.comparison.trace_verdict import verdict_of
 from jobs.models import Trace
+from jobs.traces.difference import Compared, NothingToCompare, Per, TraceComparison, compare
 from jobs.traces.files import NoAnswer
-from jobs.traces.summary import Compared, NothingToCompare, Per, TraceComparison, compare
 from profiling.analysis.difference import Difference, Item
 
 _SHOWN = 40
