@@ -1,6 +1,7 @@
 """Two traces against each other: which worker and window of each, in which unit, and what differs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,11 +13,13 @@ from jobs.traces.results import answer
 from jobs.traces.summary import Window, digest, phases_beside
 from profiling.analysis.comparability import Comparability, comparability, facts_of
 from profiling.analysis.difference import ComparedCapture, Difference, difference
+from profiling.analysis.functions import function_difference, function_facts, functions_of
 from profiling.analysis.intervals import total
 from profiling.analysis.phases import phases_of
 from profiling.analysis.rollout import engine_tokens
 from profiling.analysis.stretches import WHOLE, Source, Stretches
 from profiling.analysis.summary import OpenedTrace, open_trace
+from profiling.analysis.too_many import TooManyEvents
 from profiling.analysis.work import WorkerEvents
 from profiling.evidence import PhaseSpans, RecordedTrace, Step
 
@@ -43,12 +46,14 @@ class Compared:
 class TraceComparison:
     """What differs, which worker of each trace it is about, and who there are. `per` is what its times are of.
 
-    `sources`: where the steps of each are from. `is_cut`: one of the traces holds too many events, so that only its
-    first part is used. `walls`: of each step [ns]. `begins`: when each recording begins, in Unix ns.
+    `of`: items are kernels and all else that a worker does, or, of stacks alone, functions. `sources`: where the steps
+    of each are from. `is_cut`: one of the traces holds too many events, so that only its first part is used. `walls`:
+    of each step [ns]. `begins`: when each recording begins, in Unix ns.
     """
 
     difference: Difference
     comparability: Comparability
+    of: Literal["work", "functions"]
     per: Per
     sources: tuple[Source, Source]
     worker: Worker
@@ -79,54 +84,91 @@ def compare(
     By default the first worker that both have, else the first of each; per step where both have steps, else of what
     was recorded as a whole. Raises: NothingToCompare; NoAnswer.
     """
-    sides = [(trace.name, files_of(trace), phases_beside(trace)) for trace in (one, other)]
-    worker, other_worker = before.worker, after.worker
+    traces = [(trace.name, files_of(trace), phases_beside(trace)) for trace in (one, other)]
 
     def work() -> TraceComparison:
-        (name, files, spans), (other_name, other_files, other_spans) = sides
-        both = sorted(_workers(files) & _workers(other_files))
-        alone, other_alone = worker or next(iter(both), None), other_worker or worker or next(iter(both), None)
-        with (
-            recordings(_files_of(files, alone)) as recorded,
-            recordings(_files_of(other_files, other_alone)) as other_recorded,
-        ):
-            opened = [
-                _opened(name, recorded, spans, before, drop_first),
-                _opened(other_name, other_recorded, other_spans, after, drop_first),
-            ]
-            unit = _unit(per, opened)
-            if unit == "window":
-                opened = [side.as_window() for side in opened]
-            left, right = opened
-            common = sorted(set(left.workers) & set(right.workers))
-            own = left.chosen(worker or (common[0] if common else None))
-            theirs = right.chosen(other_worker or (own if own in right.workers else None))
-            captures = (left.capture(own, unit, before.tokens), right.capture(theirs, unit, after.tokens))
-            facts = [
-                facts_of(side.opened.works[key], side.opened.stores[key], capture.whole)
-                for side, key, capture in zip(opened, (own, theirs), captures, strict=True)
-            ]
-            fit = comparability(facts[0], facts[1], (captures[0].count, captures[1].count))
-            return TraceComparison(
-                difference=difference(*captures),
-                comparability=fit,
-                per=unit,
-                sources=(left.opened.stretches.source, right.opened.stretches.source),
-                worker=own,
-                other_worker=theirs,
-                workers=tuple(sorted({*left.workers, *_workers(files)})),
-                other_workers=tuple(sorted({*right.workers, *_workers(other_files)})),
-                walls=(captures[0].walls, captures[1].walls),
-                begins=(_begin(recorded), _begin(other_recorded)),
-                is_cut=left.opened.is_cut or right.opened.is_cut,
-            )
+        common = next(iter(sorted(_workers(traces[0][1]) & _workers(traces[1][1]))), None)
+        with ExitStack() as stack:
+            sides = []
+            for (name, files, spans), side in zip(traces, (before, after), strict=True):
+                needed = _files_of(files, side.worker or before.worker or common)
+                recorded = stack.enter_context(recordings(needed))
+                sides.append(_opened(name, files, recorded, spans, side, drop_first))
+            compared = _by_work if all(side.opened.works for side in sides) else _by_functions
+            return compared(sides[0], sides[1], per)
 
-    about = ([(files, digest(spans)) for _name, files, spans in sides], before, after, drop_first, per)
+    about = ([(files, digest(spans)) for _name, files, spans in traces], before, after, drop_first, per)
     return answer(one, about, TraceComparison, work, patience=patience)
 
 
-def _begin(recorded: Sequence[RecordedTrace]) -> int:
-    return min((one.begin for one in recorded), default=0)
+def _by_work(one: "_Side", other: "_Side", per: Per) -> TraceComparison:
+    """Return how what two workers did differs. Raises: NothingToCompare."""
+    unit = _unit(per, (one, other))
+    if unit == "window":
+        one, other = one.as_window(), other.as_window()
+    common = sorted(set(one.workers) & set(other.workers))
+    own = one.chosen(one.query.worker or (common[0] if common else None))
+    theirs = other.chosen(other.query.worker or (own if own in other.workers else None))
+    captures = (one.capture(own, unit), other.capture(theirs, unit))
+    facts = [
+        facts_of(side.opened.works[key], side.opened.stores[key], capture.whole)
+        for side, key, capture in zip((one, other), (own, theirs), captures, strict=True)
+    ]
+    return TraceComparison(
+        difference=difference(*captures),
+        comparability=comparability(facts[0], facts[1], (captures[0].count, captures[1].count)),
+        of="work",
+        per=unit,
+        sources=(one.opened.stretches.source, other.opened.stretches.source),
+        worker=own,
+        other_worker=theirs,
+        workers=tuple(sorted({*one.workers, *_workers(one.files)})),
+        other_workers=tuple(sorted({*other.workers, *_workers(other.files)})),
+        walls=(captures[0].walls, captures[1].walls),
+        begins=(one.begin, other.begin),
+        is_cut=one.opened.is_cut or other.opened.is_cut,
+    )
+
+
+def _by_functions(one: "_Side", other: "_Side", per: Per) -> TraceComparison:
+    """Return how functions differ where one side at least holds stacks alone. Raises: NothingToCompare."""
+    try:
+        functions = (functions_of(one.recorded, one.query.window), functions_of(other.recorded, other.query.window))
+    except TooManyEvents as error:
+        raise NothingToCompare(str(error)) from error
+    if not all(functions):
+        raise NothingToCompare(_why_not((one, other), functions))
+    if per not in ("", "second"):
+        raise NothingToCompare(_("Of stacks alone only shares of time can be compared, and that is per second."))
+    facts = (function_facts(one.recorded, functions[0]), function_facts(other.recorded, functions[1]))
+    workers = tuple(tuple(sorted({(file.role, max(file.rank, 0)) for file in side.recorded})) for side in (one, other))
+    return TraceComparison(
+        difference=function_difference(*functions),
+        comparability=comparability(facts[0], facts[1], (1, 1)),
+        of="functions",
+        per="second",
+        sources=("window", "window"),
+        worker=workers[0][0],
+        other_worker=workers[1][0],
+        workers=workers[0],
+        other_workers=workers[1],
+        walls=((sum(functions[0].values()),), (sum(functions[1].values()),)),
+        begins=(one.begin, other.begin),
+        is_cut=False,
+    )
+
+
+def _why_not(sides: tuple["_Side", "_Side"], functions: Sequence[Mapping[str, int]]) -> str:
+    """Say why two sides cannot be compared: one of them holds neither work nor stacks, or each but one of them."""
+    for side, own in zip(sides, functions, strict=True):
+        if not side.opened.works and not own:
+            text = _(
+                "%(name)s holds no events of a worker yet. Wait until its files are imported, or record operators."
+            )
+            return text % {"name": side.name}
+    stacks, other = sides if functions[0] else sides[::-1]
+    text = _("%(name)s holds stacks alone, and %(other)s holds none. Bring a trace of operators, or one with stacks.")
+    return text % {"name": stacks.name, "other": other.name}
 
 
 def _workers(files: Sequence[File]) -> set[Worker]:
@@ -144,12 +186,20 @@ def _files_of(files: Sequence[File], worker: Worker | None) -> Sequence[File]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One of the two traces, opened; `steps` are those that count."""
+    """One of the two traces, opened, and what was asked of it; `steps` are those that count."""
 
     name: str
+    files: Sequence[File]
+    recorded: Sequence[RecordedTrace]
+    query: Compared
     opened: OpenedTrace
     steps: tuple[Step, ...]
     spans: PhaseSpans
+
+    @property
+    def begin(self) -> int:
+        """When its recording begins, in Unix ns."""
+        return min((file.begin for file in self.recorded), default=0)
 
     @property
     def workers(self) -> dict[Worker, WorkerEvents]:
@@ -181,7 +231,7 @@ class _Side:
             raise NothingToCompare(text % {"worker": called, "name": self.name, "workers": names})
         return worker
 
-    def capture(self, worker: Worker, per: Per, tokens: float) -> ComparedCapture:
+    def capture(self, worker: Worker, per: Per) -> ComparedCapture:
         """Return what is compared of a worker. Raises: NothingToCompare where nobody tells of tokens."""
         work = self.opened.works[worker]
         steps = tuple(step for step in self.steps if step.begin < work.end and work.begin < step.end)
@@ -195,21 +245,32 @@ class _Side:
             return replace(capture, units=total(capture.whole) / 1e9)
         if per != "token":
             return capture
-        count = tokens * len(steps) or engine_tokens(work, capture.whole)
+        count = self.query.tokens * len(steps) or engine_tokens(work, capture.whole)
         if not count:
             text = _("Nothing in %(name)s tells of tokens. Say how many a step has (the window, without steps).")
             raise NothingToCompare(text % {"name": self.name})
         return replace(capture, units=float(count))
 
 
-def _opened(name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, side: Compared, drop_first: bool) -> _Side:
-    """Return a trace with its steps. Raises: NothingToCompare."""
-    opened = open_trace(recorded, spans, side.window)
-    if not opened.works:
-        text = _("%(name)s holds no events of a worker yet. Wait until its files are imported, or record operators.")
-        raise NothingToCompare(text % {"name": name})
+def _opened(
+    name: str,
+    files: Sequence[File],
+    recorded: Sequence[RecordedTrace],
+    spans: PhaseSpans,
+    query: Compared,
+    drop_first: bool,
+) -> _Side:
+    opened = open_trace(recorded, spans, query.window)
     steps = opened.stretches.steps
-    return _Side(name=name, opened=opened, steps=steps[1:] if drop_first and len(steps) > 1 else steps, spans=spans)
+    return _Side(
+        name=name,
+        files=files,
+        recorded=recorded,
+        query=query,
+        opened=opened,
+        steps=steps[1:] if drop_first and len(steps) > 1 else steps,
+        spans=spans,
+    )
 
 
 def _unit(per: Per, sides: Sequence[_Side]) -> Per:

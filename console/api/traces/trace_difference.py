@@ -56,13 +56,15 @@ class TraceVerdictOut(Schema):
 class DifferenceOut(Schema):
     """The other trace against this one, in ns per unit. items + rest + unexplained add up to after - before.
 
-    `per`: what a unit is (step, window, second, token); `sources`: what the steps of each trace are from (phases,
-    marks, repetition, window). `beforehand` names devices and versions that differ. `is_cut`: one of them holds too
-    many events, so that only its first part is compared.
+    `of`: work (kernels, operators, idle causes), or functions where one side holds stacks alone. `per`: what a unit is
+    (step, window, second, token); `sources`: what the steps of each trace are from (phases, marks, repetition, window).
+    `beforehand` names devices and versions that differ. `is_cut`: one of them holds too many events, so that only its
+    first part is compared.
     """
 
     worker: str
     other_worker: str
+    of: str
     per: str
     sources: tuple[str, str]
     devices: tuple[str, str]
@@ -129,6 +131,7 @@ def _out(compared: TraceComparison) -> DifferenceOut:
     return DifferenceOut(
         worker=_name(compared.worker),
         other_worker=_name(compared.other_worker),
+        of=compared.of,
         per=compared.per,
         sources=compared.sources,
         devices=fit.devices,

@@ -160,7 +160,7 @@ def difference_context(comparison: TraceComparison) -> dict[str, object]:
         "delta": change_text(gained),
         "before": time_text(difference.before),
         "after": time_text(difference.after),
-        "kinds": _waterfall(difference, difference.kinds),
+        "kinds": _waterfall(difference, difference.kinds) if difference.kinds else [],
         "phases": _waterfall(difference, difference.phases) if difference.phases else [],
         "falls": _waterfall(difference, difference.items[:_STEPS]),
         "items": [_row(item) for item in shown[:_SHOWN]],
@@ -169,6 +169,7 @@ def difference_context(comparison: TraceComparison) -> dict[str, object]:
             difference.rest + sum(item.delta for item in difference.items if item not in shown[:_SHOWN])
         ),
         "unexplained": change_text(difference.unexplained),
+        "has_operators": comparison.of == "work",
         "operators": [_row(item) for item in difference.operators if item.change != "same"][:_SHOWN],
     }
 
@@ -217,6 +218,8 @@ def _label(item: Item) -> str:
         return str(KINDS[item.name])
     if item.kind == "operator":
         return item.name or _("no operator")
+    if item.kind == "function":
+        return item.name
     if item.kind in ITEMS:
         return short_name(item.name)
     cause = str(KINDS.get(item.kind, item.kind))
