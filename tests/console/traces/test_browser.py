@@ -447,11 +447,13 @@ def test_the_dock_is_there_once_a_file_is(page: Page, live_console: LiveConsole)
     page.goto(f"{live_console.url}/traces/{trace.pk}?dock=events")
     expect(page.locator('[data-field="empty"]')).to_contain_text("The file is damaged.")
     expect(page.locator("[data-dock]")).to_be_hidden()
+    expect(page.get_by_role("heading", name="On the screen")).to_be_hidden()
 
     layer.delete()
     make_layer(trace)
     open_trace(page, live_console, trace.pk, "?dock=events")
     expect(page.locator("[data-dock]")).to_be_visible()
+    expect(page.get_by_role("heading", name="On the screen")).to_be_visible()
     expect(page.locator('[data-field="dock-note"]')).to_contain_text("events")
 
 
