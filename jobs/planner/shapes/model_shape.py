@@ -302,8 +302,19 @@ _FOREIGN = (
     "num_decoder_layers",
 )
 
+# Under these keys heads and widths stand that each layer has for itself, as a search over architectures leaves them
+# (vLLM's nemotron_nas.py).
+_OF_EACH_LAYER = ("block_configs", "num_key_value_heads_per_layer")
+
 
 def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
+    for key in _OF_EACH_LAYER:
+        if nested.values.get(key):
+            text = Sentence(
+                "gives each layer heads and widths of its own, which are not counted. Such a model is cut from a "
+                "larger one: plan for that one, and this one needs less."
+            )
+            raise nested.refusal(key, text)
     for each, where in ((outer.value("model_type"), outer), (kind, nested)):
         if isinstance(each, str) and each in REFUSED:
             text = Sentence("is {kind}, which is not counted: {reason}", kind=each, reason=REFUSED[each])
