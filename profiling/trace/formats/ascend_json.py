@@ -19,6 +19,7 @@ import orjson
 
 from profiling.trace.category import Category, of_kernel, waits_on_device
 from profiling.trace.formats.ascend_launches import AscendLaunches
+from profiling.trace.lanes import of_stream
 from profiling.trace.writer import StoreWriter
 
 _PROCESSES: Mapping[str, Literal["hardware", "calls", "collectives", "derived"]] = {
@@ -150,7 +151,7 @@ class AscendEvents:
             pid=-1,
             device=self._device(pid),
             stream=_number(stream),
-            title=f"waits, stream {_number(stream)}" if is_wait else "",
+            title=of_stream("waits", _number(stream)) if is_wait else "",
         )
 
     def _device(self, pid: Any) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import orjson
 
 from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.lanes import of_stream
 from profiling.trace.limits import Limits
 from profiling.trace.writer import StoreWriter
 
@@ -61,9 +62,8 @@ class RocmTimeline:
         process: str = "",
     ) -> int:
         """Add a copy, `size` in bytes where that is known, on the device that takes part in it; return its lane."""
-        lane = self._writer.lane(
-            "stream", process=process, pid=pid, device=device, stream=stream, title=f"copies, stream {stream}"
-        )
+        title = of_stream("copies", stream)
+        lane = self._writer.lane("stream", process=process, pid=pid, device=device, stream=stream, title=title)
         num_bytes = size if isinstance(size, int) and 0 <= size < 1 << 62 else 0
         text = name.removeprefix("MEMORY_COPY_").replace("_", " ").lower()
         self._add(lane, start, end, f"copy {text}", Category.COPY, correlation, pid, {}, num_bytes=num_bytes)

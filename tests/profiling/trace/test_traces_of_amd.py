@@ -139,6 +139,17 @@ def test_real_tables_of_rocprof_keep_each_row(what: str, tmp_path: Path) -> None
     assert found == wanted
 
 
+def test_a_copy_of_no_stream_is_beside_none(tmp_path: Path) -> None:
+    path = tmp_path / "copies.csv"
+    path.write_text(
+        '"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Start_Timestamp","End_Timestamp"\n'
+        '"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",10,20\n'
+    )
+    import_trace(path, tmp_path / "kept")
+    with Store(tmp_path / "kept") as store:
+        assert [(lane.device, lane.title) for lane in store.lanes] == [(4, "copies")]
+
+
 def test_a_kernel_with_several_counters_is_one(tmp_path: Path) -> None:
     path = tmp_path / "counters.csv"
     head, *rows = (DATA / "rocprofv3_doc_counter_collection.csv").read_text().splitlines()
