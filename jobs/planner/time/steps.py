@@ -18,7 +18,7 @@ from jobs.planner.result import Interval, StepTime, around
 from jobs.planner.serving.engine_memory import EngineMemory
 from jobs.planner.time.flops import training_flops
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
-from jobs.planner.time.layers import peak_rate
+from jobs.planner.time.layers import compute_type, peak_rate
 from jobs.planner.time.training import (
     WIDEST,
     MicroBatchWork,
@@ -404,10 +404,11 @@ def _mfu_note(job: Job) -> tuple[str, ...]:
     if job.fleet.accelerator.is_host:
         return ()
     note = Sentence(
-        "MFU is FLOPs of the model / (seconds of the update * {num_devices} devices * {peak:,.0f}"
-        " TFLOP/s); recomputation is not counted.",
+        "MFU counts FLOPs of the update's forward and backward passes, attention included and recomputation not, "
+        "against the peak of {num_devices} devices without sparsity: {peak:,.0f} TFLOP/s in {kind} each.",
         num_devices=job.policy.layout.num_devices,
         peak=peak_rate(job.fleet.accelerator) / 1e12,
+        kind=compute_type(job.fleet.accelerator, "bf16"),
     )
     return (note,)
 
