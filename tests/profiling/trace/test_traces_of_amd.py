@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from profiling.analysis.parts import is_part, whole_processes
 from profiling.analysis.summary import summarise
 from profiling.evidence import RecordedTrace, phase_spans
 from profiling.trace.category import Category
@@ -21,6 +22,7 @@ from tests.contracts.trace_files_of_others import (
     BOOT,
     rocpd_tables,
     rocprof_process,
+    rocprof_tables,
     rpd_tables,
     varint,
     wire,
@@ -137,6 +139,34 @@ def test_real_tables_of_rocprof_keep_each_row(what: str, tmp_path: Path) -> None
     found = sorted((begin, begin + lasts) for rows in stored(path).values() for _, _, begin, lasts in rows)
 
     assert found == wanted
+
+
+@pytest.mark.parametrize("prefix", ["77", "file-77", "my_run"])
+def test_tables_of_one_process_are_one_worker_whose_calls_launch_its_kernels(tmp_path: Path, prefix: str) -> None:
+    for path in [*rocprof_tables(tmp_path, prefix=prefix), *rocprof_tables(tmp_path, prefix="other")[:2]]:
+        import_trace(path, path.with_suffix(".store"))
+    stores = [Store(path) for path in sorted(tmp_path.glob("*.store"))]
+    with whole_processes([RecordedTrace(store=store) for store in stores], folder=tmp_path) as whole:
+        lanes = [[(lane.kind, lane.pid, lane.depths, lane.events) for lane in one.store.lanes] for one in whole]
+        (first, _other) = summarise(whole, phase_spans([])).workers
+
+    assert sorted(map(len, lanes)) == [2, 2]
+    assert [("thread", 77, 2, 6), ("stream", 77, 1, 5)] in [
+        sorted(one, reverse=True) for one in lanes
+    ]  # a range around
+    assert first.launches is not None
+    assert (first.launches.linked, first.launches.delay_p50) == (first.launches.kernels, 499_000)
+    assert not list(tmp_path.glob("parts-*"))
+
+
+def test_tables_of_counters_or_of_no_name_of_rocprof_are_whole_files(tmp_path: Path) -> None:
+    (path, *_) = rocprof_tables(tmp_path)
+    for name in ("counters.csv", "77_counter_collection.csv"):
+        other = tmp_path / name
+        other.write_bytes(path.read_bytes())
+        import_trace(other, other.with_suffix(".store"))
+        with Store(other.with_suffix(".store")) as store:
+            assert not is_part(store)
 
 
 def test_a_copy_of_no_stream_is_beside_none(tmp_path: Path) -> None:
