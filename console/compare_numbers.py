@@ -62,6 +62,11 @@ def share_text(share: float) -> str:
     return f"{'+' if share > 0 else '−'}{size:,.{digits}f} %"
 
 
+def ratio_text(share: float) -> str:
+    """Return a relative difference, as a factor from three times as much on: +34.6 %, ×225."""
+    return f"×{share + 1:,.0f}" if share >= 99 else f"×{times_text(share + 1)}" if share >= 2 else share_text(share)
+
+
 def percent_text(share: float, half: float | None = None) -> str:
     """Return a share without its sign, with half its interval where that is given: 7 %, 7.0 % ± 2.1 %."""
     if half is None:

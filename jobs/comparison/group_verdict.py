@@ -19,11 +19,18 @@ from jobs.telemetry.chunks import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCell:
-    """A measure over a group's runs. `contrast` is Welch's interval of its mean minus the base's group's."""
+    """A measure over a group's runs. `contrast` is Welch's interval of its mean minus the base's group's, or of the
+    ratio of their geometric means (`is_ratio`)."""
 
     value: GroupValue | None
     change: Delta | None
     contrast: ConfidenceInterval | None
+    is_ratio: bool = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the spread between the runs leaves a difference."""
+        return self.contrast is not None and self.contrast.excludes(1 if self.is_ratio else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +55,19 @@ def _cells(row: MeasureRow, columns: Sequence[Floats], base: int) -> tuple[Group
     better = metric(row.measure.metric).better
     cells = []
     for i, own in enumerate(columns):
-        both = i != base and len(own) and len(columns[base])
+        if i == base or not len(own) or not len(columns[base]):
+            cells.append(GroupCell(value=_value(own), change=None, contrast=None))
+            continue
+        sides = (own, columns[base])
+        is_ratio = row.measure.by_ratio and all((side > 0).all() for side in sides)
+        ratio = _log_contrast(sides) if is_ratio else None
+        change = delta(ratio.value, 1, better=better) if ratio else None
         cells.append(
             GroupCell(
                 value=_value(own),
-                change=delta(float(own.mean()), float(columns[base].mean()), better=better) if both else None,
-                contrast=welch_interval(own, columns[base]) if both else None,
+                change=change or delta(float(own.mean()), float(columns[base].mean()), better=better),
+                contrast=ratio or _contrast(sides),
+                is_ratio=ratio is not None,
             )
         )
     return tuple(cells)
@@ -83,8 +97,7 @@ def group_verdicts(
         gain = _contrast([_of(by_name[outcome], run_ids, side) for side in sides]) if outcome else None
         speed = None
         if STEP_METRIC in by_name:
-            logs = _contrast([np.log(_positive(_of(by_name[STEP_METRIC], run_ids, side))) for side in sides])
-            speed = _exp(logs) if logs else None
+            speed = _log_contrast([_positive(_of(by_name[STEP_METRIC], run_ids, side)) for side in sides])
         own, theirs = (of_group([conditions[one] for one in side.run_ids if one in conditions]) for side in sides)
         differ = tuple(differing(own, theirs, window=window))
         is_comparable = not any(one.is_decisive for one in differ)
@@ -122,6 +135,12 @@ def _contrast(sides: Sequence[Floats]) -> ConfidenceInterval | None:
     return welch_interval(sides[0], sides[1])
 
 
+def _log_contrast(sides: Sequence[Floats]) -> ConfidenceInterval | None:
+    """Return the ratio of the geometric means of positive values."""
+    logs = _contrast([np.log(side) for side in sides])
+    return logs.exp if logs else None
+
+
 def _of(row: MeasureRow, run_ids: Sequence[str], group: RunGroup) -> Floats:
     """Return the measure's finite values in the group's runs. [n]"""
     cells = dict(zip(run_ids, row.cells, strict=True))
@@ -131,12 +150,6 @@ def _of(row: MeasureRow, run_ids: Sequence[str], group: RunGroup) -> Floats:
 
 def _positive(values: Floats) -> Floats:
     return values[values > 0]
-
-
-def _exp(interval: ConfidenceInterval) -> ConfidenceInterval:
-    return ConfidenceInterval(
-        value=math.exp(interval.value), low=math.exp(interval.low), high=math.exp(interval.high), n=interval.n
-    )
 
 
 def _value(values: Floats) -> GroupValue | None:

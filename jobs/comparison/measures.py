@@ -10,7 +10,7 @@ from jobs.catalog.metric import metric
 from jobs.comparison.read import Columns, SeriesPoints
 from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, RunSpread, median_interval
 from jobs.comparison.summary import Better, Delta, delta
-from jobs.comparison.verdict import OF_DEMO, RunSpreads, paired_difference, paired_ratio, steady
+from jobs.comparison.verdict import OF_DEMO, RunSpreads, paired_difference, paired_mean_ratio, paired_ratio, steady
 
 Kind = Literal["median", "mean", "newest", "peak", "whole"]
 Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", "not_comparable", ""]
@@ -22,10 +22,12 @@ class Measure:
 
     median: of the common steps after the first three; mean: of the last 20 common steps; newest: the newest value in
     the window; peak: the largest value of the whole run; whole: over all that was read since the trainer was ready.
+    Of a metric that grows by factors, `by_ratio`, means are compared by their ratio where all values are above 0.
     """
 
     metric: str
     kind: Kind
+    by_ratio: bool = False
 
 
 MEASURES = (
@@ -45,7 +47,7 @@ MEASURES = (
     Measure(metric="throughput/update_tokens_per_second", kind="median"),
     Measure(metric="device_memory_bytes", kind="peak"),
     Measure(metric="trainer_memory_bytes", kind="peak"),
-    Measure(metric="kl/reference", kind="mean"),
+    Measure(metric="kl/reference", kind="mean", by_ratio=True),
     Measure(metric="groups/zero_variance_fraction", kind="mean"),
     Measure(metric="response/length_mean", kind="mean"),
 )
@@ -58,7 +60,7 @@ WINDOWED = tuple(measure.metric for measure in MEASURES if measure.kind != "peak
 class MeasureCell:
     """One run's number. `spread` is its own interval (medians only).
 
-    Against the base: `change` with its sign, `contrast` the interval of the ratio (median) or of the difference (mean),
+    Against the base: `change` with its sign, `contrast` the interval of the ratio (`is_ratio`) or of the difference,
     `word` better, worse, higher, lower, same, not_shown where the interval reaches no difference, or not_comparable
     where conditions differ that it hangs on; "" where no interval tells a difference from noise (newest, peak).
     """
@@ -68,6 +70,7 @@ class MeasureCell:
     spread: ConfidenceInterval | None = None
     change: Delta | None = None
     contrast: ConfidenceInterval | None = None
+    is_ratio: bool = False
     word: Words = ""
 
 
@@ -126,7 +129,10 @@ def _cell(measure: Measure, own: Columns, base: Columns, spreads: RunSpreads, *,
     better = metric(measure.metric).better
     if measure.kind == "median":
         return _median(column, theirs, better, spreads.of(measure.metric))
-    return {"mean": _mean, "newest": _newest}[measure.kind](column, theirs, better)
+    if measure.kind == "newest":
+        return _newest(column, theirs, better)
+    ratio = paired_mean_ratio(column, theirs) if measure.by_ratio and theirs else None
+    return _mean(column, theirs, better, ratio)
 
 
 def _median(own: SeriesPoints, base: SeriesPoints | None, better: Better, spread: RunSpread) -> MeasureCell:
@@ -139,12 +145,19 @@ def _median(own: SeriesPoints, base: SeriesPoints | None, better: Better, spread
         spread=noise,
         change=change,
         contrast=contrast,
+        is_ratio=True,
         word=_word(change, contrast, neutral=1),
     )
 
 
-def _mean(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> MeasureCell:
+def _mean(
+    own: SeriesPoints, base: SeriesPoints | None, better: Better, ratio: ConfidenceInterval | None
+) -> MeasureCell:
     value = float(np.mean(own.y[np.isfinite(own.y)][-MEAN_STEPS:]))
+    if ratio is not None:
+        change = delta(ratio.value, 1, better=better)
+        word = _word(change, ratio, neutral=1)
+        return MeasureCell(value=value, change=change, contrast=ratio, is_ratio=True, word=word)
     contrast = paired_difference(own, base) if base else None
     change = delta(value, value - contrast.value, better=better) if contrast else None
     return MeasureCell(value=value, change=change, contrast=contrast, word=_word(change, contrast, neutral=0))

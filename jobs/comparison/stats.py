@@ -47,6 +47,13 @@ class ConfidenceInterval:
         """Half of its width."""
         return (self.high - self.low) / 2
 
+    @property
+    def exp(self) -> "ConfidenceInterval":
+        """The interval of exp(x), where this one is of x: of a ratio, from a difference of natural logarithms."""
+        return ConfidenceInterval(
+            value=math.exp(self.value), low=math.exp(self.low), high=math.exp(self.high), n=self.n
+        )
+
     def excludes(self, number: float) -> bool:
         """Return True if the interval does not reach `number`: then a difference from it is shown."""
         return self.low > number or self.high < number

@@ -5,7 +5,6 @@ was measured (jobs.comparison.conditions). One run each is one seed each: interv
 these runs, and as much more as runs of one configuration differed by, not what every other seed would do.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -171,6 +170,19 @@ def paired_difference(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterv
     return ConfidenceInterval(value=estimate.value, low=estimate.value - half, high=estimate.value + half, n=estimate.n)
 
 
+def paired_mean_ratio(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | None:
+    """Return the geometric mean of run / base over their last common steps with its interval, as `paired_difference` of
+    logarithms; None if they are too few, or if a value after the first steps is not above 0.
+
+    What grows by factors, as a KL divergence that runs away, differs by a steady amount in logarithms only.
+    """
+    if any((steady(side) <= 0).any() for side in (run, base)):
+        return None
+    sides = [SeriesPoints(x=side.x[side.x > DROPPED_STEPS], y=np.log(steady(side))) for side in (run, base)]
+    logs = paired_difference(*sides)
+    return logs.exp if logs else None
+
+
 def paired_ratio(run: SeriesPoints, base: SeriesPoints, spread: RunSpread) -> ConfidenceInterval | None:
     """Return the median of run / base at the same steps, after the first ones, with its interval; None below ten.
 
@@ -184,8 +196,7 @@ def paired_ratio(run: SeriesPoints, base: SeriesPoints, spread: RunSpread) -> Co
     logs = median_interval(positive[0] - positive[1])
     if logs is None:
         return None
-    value, low, high = (math.exp(one) for one in (logs.value, logs.low, logs.high))
-    return spread.widened(ConfidenceInterval(value=value, low=low, high=high, n=logs.n))
+    return spread.widened(logs.exp)
 
 
 def _reason(run: Columns, base: Columns, spreads: RunSpreads) -> Reason | None:

@@ -56,9 +56,11 @@ class EngineConstants:
     non_torch_bytes_group_early: float
     non_torch_bytes_pipeline: float
     sampler_bytes: float
+    sampler_bytes_second: float
     sampler_bytes_sorting: float
     forward_factor: float
     graph_bytes: float
+    graph_bytes_second: float
     asleep_share_graphs: float
     sglang_window_share: float
     sglang_nccl_bytes: float

@@ -278,6 +278,7 @@ class Engine:
     vLLM cuts the distribution to top-k and top-p, "sort" or by FlashInfer's kernels (its start-up log says "Using
     FlashInfer for top-p & top-k"); "" as its release does by itself. `images_per_prompt`: as many as vLLM is told to
     take at most; None: as it does by itself, as many as a sequence holds; 0: text alone, and no image tower is loaded.
+    `is_compiled`: it finds what torch.compile made at an earlier start, and does not compile.
     """
 
     model: ModelShape
@@ -301,6 +302,7 @@ class Engine:
     shares_weights: bool = False
     sampler: Sampler = ""
     images_per_prompt: int | None = None
+    is_compiled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

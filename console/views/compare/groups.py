@@ -7,7 +7,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from console.compare_numbers import difference_text, gap_text, share_text, value_text
+from console.compare_numbers import difference_text, gap_text, ratio_text, value_text
 from console.labels.catalog import metric_label
 from console.views.compare.conditions import condition_sentence
 from console.views.compare.labels import RANK, VerdictText, headline, said_as
@@ -150,11 +150,11 @@ def _cell(row: GroupRow, cell: GroupCell) -> ComparisonCell:
     spread = f"{low} – {high}" if cell.value.n > 1 else ""
     if cell.change is None:
         return ComparisonCell(text=mean, note=spread)
-    is_ratio = row.measure.kind in ("median", "peak", "whole") and cell.change.share is not None
-    text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, about.unit)
+    is_ratio = (cell.is_ratio or row.measure.kind in ("median", "peak", "whole")) and cell.change.share is not None
+    text = ratio_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, about.unit)
     word = ""
     if cell.contrast is not None:
-        word = cell.change.word if cell.contrast.excludes(0) else "not_shown"
+        word = cell.change.word if cell.is_shown else "not_shown"
         if not is_ratio:
             text = gap_text(cell.change.difference, cell.contrast.half, about.unit)[0]
     return ComparisonCell(text=text, note=in_parts((mean, change_word(word))), title=spread, tone=TONES.get(word, ""))

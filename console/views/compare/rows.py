@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
+from console.compare_numbers import difference_text, gap_text, half_text, ratio_text, share_text, value_text
 from console.labels.catalog import metric_label, phase_label
 from console.views.compare.conditions import condition_label
 from console.views.compare.sides import ComparedRun, Sides, group_label
@@ -226,10 +226,10 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Compa
     if cell.change is None:
         note = _("step %(n)s") % {"n": f"{cell.step:,}"} if cell.step is not None else _("not enough common steps")
         return ComparisonCell(text=value, note=note)
-    is_ratio = row.measure.kind in ("median", "peak", "whole") and cell.change.share is not None
-    text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, unit)
+    is_ratio = (cell.is_ratio or row.measure.kind in ("peak", "whole")) and cell.change.share is not None
+    text = ratio_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, unit)
     parts = [value] if is_ratio else []
-    if cell.contrast is not None and row.measure.kind == "mean":
+    if cell.contrast is not None and not is_ratio:
         text, half = gap_text(cell.change.difference, cell.contrast.half, unit)
         parts.append(half)
     elif cell.spread is not None:

@@ -1,7 +1,7 @@
 """Memory of a rollout engine on one device, and what its cache holds. vLLM as read in 0.32 and earlier, and SGLang.
 
 vLLM's budget is ceil(total * utilization); the cache gets what is left of it after weights, what libraries took since
-the start, and the peak of a forward pass over dummy requests; since 0.21 also after the CUDA graphs it will capture.
+the start, and the peak of a forward pass over dummy requests; since 0.20 also after the CUDA graphs it will capture.
 What a device's context takes is not in the budget. SGLang's cache gets its share of what was free, less the weights.
 """
 
@@ -13,7 +13,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.job import Engine
 from jobs.planner.result import JobInvalid, PeakMemory, Term
-from jobs.planner.serving.engine_weights import matrix_bytes, weight_bytes
+from jobs.planner.serving.engine_weights import matrix_bytes, plain_bytes, weight_bytes
 from jobs.planner.serving.image_profile import image_bytes
 from jobs.planner.serving.kv_cache import KvCache, sglang_cache, stages, vllm_cache
 
@@ -65,7 +65,9 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
     weights = [weight_bytes(engine, stage) for stage in ranks]
     peaks = [_peak(engine, stage, seqs, batched, constants) for stage in ranks]
     peaks[0] = _with_images(engine, peaks[0], seqs, batched, longest)
-    graphs = round(constants.engine.graph_bytes * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
+    peaks = [_with_compiler(engine, stage, peaks[stage]) for stage in ranks]
+    penalties = [_penalty_bytes(engine, stage, seqs) for stage in ranks]
+    graphs = _graph_bytes(engine, accelerator, seqs, constants)
     # Where the trainer's process draws, or an engine within it, the context is counted there.
     others = 0 if engine.shares_weights else _non_torch(engine, accelerator, constants)
     context = 0 if engine.shares_weights else round(constants.engine.context_bytes)
@@ -78,20 +80,21 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
         cache = sglang_cache(engine, engine.kv_cache_bytes or spare, *shares)
     else:
         budget = math.ceil(accelerator.usable_bytes * engine.utilization)
-        counted = graphs if release_of(engine) >= (0, 21) else 0
-        left = [budget - weights[i] - sum(peaks[i]) - others - counted for i in ranks]
+        counted = graphs if _counts_graphs(engine) else 0
+        late = penalties if release_of(engine) >= (0, 27) else [0] * engine.pipeline
+        left = [budget - weights[i] - sum(peaks[i]) - late[i] - others - counted for i in ranks]
         room = [engine.kv_cache_bytes] * engine.pipeline if engine.kv_cache_bytes else left
         cache = vllm_cache(engine, room, batched_tokens=batched, keeps_two=release_of(engine) >= (0, 24))
         spare = min(room)
     held = max(cache.num_blocks, 0) * cache.block_bytes
     # The stage that holds most besides the cache; all caches are as large as the smallest allows.
-    worst = max(ranks, key=lambda i: weights[i] + sum(peaks[i]))
+    worst = max(ranks, key=lambda i: weights[i] + sum(peaks[i]) + penalties[i])
     transient, logits = peaks[worst]
     awake: dict[Term, int] = {
         "weights": weights[worst],
         "kv_cache": held,
         "activations": transient,
-        "logits": logits,
+        "logits": logits + penalties[worst],
         "graphs": graphs,
         "overhead": context + others,
     }
@@ -228,8 +231,11 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
     layer = passing + 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants.engine.forward_factor
     if stage < engine.pipeline - 1:
         return round(workspace + layer), 0
-    is_sorting = _sorts(engine, seqs)
-    per_entry = constants.engine.sampler_bytes_sorting if is_sorting else constants.engine.sampler_bytes
+    per_entry = constants.engine.sampler_bytes
+    if has_second_runner(engine):
+        per_entry = _second_sampler_bytes(engine, constants)
+    elif _sorts(engine, seqs):
+        per_entry = constants.engine.sampler_bytes_sorting
     logits = per_entry * seqs * model.vocab
     hidden = 2 * batched * model.hidden
     if layer > logits + hidden:
@@ -241,6 +247,68 @@ def _with_images(engine: Engine, decoder: tuple[int, int], seqs: int, batched: i
     """Return the peak of the first stage, whose tower sees images before its decoder does: as `_peak` has it."""
     passing, beside = image_bytes(engine, max_num_seqs=seqs, batched_tokens=batched, longest=longest)
     return max((passing, 0), (decoder[0] + beside, decoder[1]), key=sum)
+
+
+# Architectures by the release from which vLLM's second runner serves them by default, where it does not serve all that
+# are like them (vllm/config/vllm.py, DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES).
+_RUNNER_FROM = {"qwen3": (0, 22), "llama": (0, 23), "mistral": (0, 23), "deepseek_v2": (0, 24), "qwen2_moe": (0, 24)}
+_RUNNER_PLAIN, _RUNNER_DENSE, _RUNNER_ALL = (0, 24), (0, 25), (0, 29)
+
+
+def has_second_runner(engine: Engine) -> bool:
+    """Return whether vLLM's second runner ("Using V2 Model Runner") serves a model: since 0.22 that of some dense ones
+    in 16 bits, since 0.24 quantized ones too, since 0.25 any that has neither experts nor states, since 0.29 all."""
+    release, model = release_of(engine), engine.model
+    if engine.name != "vllm" or release >= _RUNNER_ALL:
+        return engine.name == "vllm"
+    if release >= _RUNNER_FROM.get(model.model_type, _RUNNER_ALL):
+        return release >= _RUNNER_PLAIN or not (model.quantization or engine.weight_bytes)
+    has_states = any(layer.state or layer.float_state for layer in model.layers)
+    return release >= _RUNNER_DENSE and not model.experts and not has_states
+
+
+def _counts_graphs(engine: Engine) -> bool:
+    """Return whether what graphs will take is taken off the cache: by the first runner since 0.20, by the second since
+    0.29 (its profile_cudagraph_memory returned 0 before)."""
+    return release_of(engine) >= ((0, 29) if has_second_runner(engine) else (0, 20))
+
+
+def _second_sampler_bytes(engine: Engine, constants: Constants) -> float:
+    """Return bytes of an entry of the logits in the second runner's profile: since 0.28 it draws from them as they are,
+    where no request asks for more (`needs_logits_processing`), once more where they are scaled or capped."""
+    if release_of(engine) < _DRAWN_PLAIN_FROM:
+        return constants.engine.sampler_bytes_second
+    return 2.0 if engine.model.has_plain_head else 4.0
+
+
+_DRAWN_PLAIN_FROM = (0, 28)
+_PENALTY_BYTES = 4 + 1 / 8  # of each sequence and entry: how often it was drawn, and whether the prompt has it
+
+
+def _penalty_bytes(engine: Engine, stage: int, seqs: int) -> int:
+    """Return bytes that the second runner's sampler keeps on the last stage for penalties, used or not.
+
+    PenaltiesState makes them after the weights were measured: releases before 0.27 took them off nothing."""
+    if not has_second_runner(engine) or stage < engine.pipeline - 1:
+        return 0
+    return round(_PENALTY_BYTES * seqs * engine.model.vocab)
+
+
+def _with_compiler(engine: Engine, stage: int, peak: tuple[int, int]) -> tuple[int, int]:
+    """Return the peak of a stage beside what the compiler holds when it compiles: as `_peak` has it.
+
+    With torch 2.9 and later vLLM has it time kernels that it joined (benchmark_combo_kernel). What they read is made
+    anew for that (torch/_inductor/codegen/triton_combo_kernel.py), the table of embeddings too where tokens are
+    embedded within the compiled graph: a model that sees images embeds before. A start that finds what was compiled
+    does without.
+    """
+    sees_images = engine.model.tower and engine.images_per_prompt != 0
+    if engine.name != "vllm" or stage or engine.is_eager or engine.is_compiled or sees_images:
+        return peak
+    if release_of(engine) < (0, 12):
+        return peak
+    table = round(engine.model.vocab * engine.model.hidden * plain_bytes(engine) / engine.tensor)
+    return max((table, 0), peak, key=sum)
 
 
 _SORTED = 8  # sequences below which a release that has a kernel of its own sorts nevertheless
@@ -288,6 +356,11 @@ def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -
     return round(
         constants.engine.non_torch_bytes_pipeline if engine.pipeline > 1 else constants.engine.non_torch_bytes_single
     )
+
+
+def _graph_bytes(engine: Engine, accelerator: Accelerator, seqs: int, constants: Constants) -> int:
+    each = constants.engine.graph_bytes_second if has_second_runner(engine) else constants.engine.graph_bytes
+    return round(each * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
 
 
 def _asleep(engine: Engine, awake: dict[Term, int], constants: Constants) -> dict[Term, int]:

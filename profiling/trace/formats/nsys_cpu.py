@@ -1,4 +1,4 @@
-"""What nsys saw of the CPU: stacks that were sampled (--sample), and when threads were scheduled (--cpuctxsw).
+"""What nsys saw of the CPU: stacks, sampled (--sample) or of long calls, and when threads were scheduled (--cpuctxsw).
 
 A sample is a row of COMPOSITE_EVENTS and the rows of its number in SAMPLING_CALLCHAINS, of depth 0 for the innermost
 frame. SCHED_EVENTS says when a thread was given a CPU, and when it was taken off. Source: the schema of the exports, in
@@ -30,43 +30,40 @@ Samples = dict[int, list[tuple[int, int]]]
 """Of each thread (globalTid) when it was sampled, in ns of the session, and the number of its stack; by time."""
 
 
-class SampledStacks:
-    """The samples of an export. `left_out` is how many there were beyond what is read."""
+class Callchains:
+    """The call stacks of an export's table of them; equal ones are held once. `left_out` is how many were too much.
 
-    def __init__(self, tables: Tables, texts: Mapping[int, str]) -> None:
+    Its columns are the same whether stacks were sampled (SAMPLING_CALLCHAINS), or taken where a call to the operating
+    system (OSRT_CALLCHAINS) or to CUDA (CUDA_CALLCHAINS) took long.
+    """
+
+    def __init__(self, tables: Tables, table: str, texts: Mapping[int, str]) -> None:
         self._texts = texts
         self._stacks: list[tuple[int, ...]] = []  # frames by number, the outermost first
         self._frames: dict[tuple[Any, Any, bool], int] = {}
         self._names: list[str] = []
         self._room = _LONGEST
         self.left_out = 0
-        by_sample = self._chains(tables)
-        self.samples: Samples = {}
-        count = 0
-        columns = ("id", "start", "globalTid", "threadState")
-        for number, start, tid, state in tables.rows("COMPOSITE_EVENTS", *columns) if by_sample else ():
-            stack = by_sample.get(number)
-            if stack is None or state not in _RUNNING or type(start) is not int or type(tid) is not int:
-                continue
-            count += 1
-            if count > MOST_SAMPLES:
-                self.left_out += 1
-            else:
-                self.samples.setdefault(tid, []).append((start, stack))
-        for rows in self.samples.values():
-            rows.sort()
+        self._by_id = self._read(tables, table)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_id)
+
+    def stack(self, number: Any) -> int | None:
+        """Return which stack a chain's number, of any type, stands for; None for none."""
+        return self._by_id.get(number) if isinstance(number, int) else None
 
     def names(self, stack: int) -> list[str]:
         """Return the frames of a stack, the outermost first."""
         return [self._names[frame] for frame in self._stacks[stack]]
 
-    def _chains(self, tables: Tables) -> dict[Any, int]:
-        """Return the number of each sample's stack; equal ones are held once."""
+    def _read(self, tables: Tables, table: str) -> dict[Any, int]:
+        """Return the stack of each chain's number."""
         numbers: dict[tuple[int, ...], int] = {}
-        by_sample: dict[Any, int] = {}
+        by_id: dict[Any, int] = {}
         room = _MOST_FRAMES
         columns = ("id", "stackDepth", "symbol", "module", "unresolved")
-        for number, rows in groupby(tables.rows("SAMPLING_CALLCHAINS", *columns), key=lambda row: row[0]):
+        for number, rows in groupby(tables.rows(table, *columns), key=lambda row: row[0]):
             chain: list[tuple[int, int]] = []
             for _, depth, *frame in rows:
                 if type(depth) is int and 0 <= depth < DEEPEST and len(chain) < DEEPEST:
@@ -80,9 +77,9 @@ class SampledStacks:
                     continue
                 numbers[stack] = len(self._stacks)
                 self._stacks.append(stack)
-            if len(by_sample) < MOST_SAMPLES:
-                by_sample[number] = numbers[stack]
-        return by_sample
+            if len(by_id) < MOST_SAMPLES:
+                by_id[number] = numbers[stack]
+        return by_id
 
     def _frame(self, symbol: Any, module: Any, unresolved: Any) -> int:
         """Return the number of a frame; what has no symbol is one frame for each module, not one for each address."""
@@ -96,6 +93,27 @@ class SampledStacks:
             self._room -= len(name)
             self._names.append(name if self._room >= 0 else _UNKNOWN)
         return number
+
+
+class SampledStacks(Callchains):
+    """The samples of an export, with their stacks."""
+
+    def __init__(self, tables: Tables, texts: Mapping[int, str]) -> None:
+        super().__init__(tables, "SAMPLING_CALLCHAINS", texts)
+        self.samples: Samples = {}
+        count = 0
+        columns = ("id", "start", "globalTid", "threadState")
+        for number, start, tid, state in tables.rows("COMPOSITE_EVENTS", *columns) if self else ():
+            stack = self.stack(number)
+            if stack is None or state not in _RUNNING or type(start) is not int or type(tid) is not int:
+                continue
+            count += 1
+            if count > MOST_SAMPLES:
+                self.left_out += 1
+            else:
+                self.samples.setdefault(tid, []).append((start, stack))
+        for rows in self.samples.values():
+            rows.sort()
 
 
 def scheduled(tables: Tables) -> Iterator[tuple[int, int, int, bool, int]]:

@@ -5,7 +5,8 @@ correlation joins a call and what it launched within one process.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -15,14 +16,14 @@ import orjson
 from profiling.phases import BY_KEY
 from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
-from profiling.trace.formats.nsys_cpu import MOST_SWITCHES, SampledStacks, scheduled
+from profiling.trace.formats.nsys_cpu import MOST_SWITCHES, Callchains, SampledStacks, scheduled
 from profiling.trace.formats.nsys_owners import Devices, Owners
 from profiling.trace.formats.nsys_payloads import Payloads
 from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.formats.stack_frames import StackFrames, until
 from profiling.trace.lanes import MOST_LANES, of_stream
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.names import LONGEST_NAME
+from profiling.trace.names import LONGEST_NAME, shortened
 from profiling.trace.scheduling import OFF_CPU, ON_CPU, SAMPLES, SCHEDULING
 from profiling.trace.schema import LATEST
 from profiling.trace.writer import StoreWriter
@@ -45,6 +46,8 @@ _PUSH_POP, _START_END, _MARK, _DOMAIN = 59, 60, 34, 75
 _NUMBERS = "int64Value,uint64Value,doubleValue,int32Value,uint32Value,floatValue"
 """Columns of a payload that is one number; at most one of them is filled."""
 _MOST_KINDS = 100_000
+_CALLERS = 8
+_LONGEST_CALLER = 120  # characters: C++ writes the types of all arguments
 _MOST_SILENT = 256
 _NEVER = 1 << 63
 _OWN_STEP = re.compile(r"step \d+$")
@@ -207,20 +210,42 @@ class _NsysExport:
 
     def calls(self) -> None:
         """Calls of the CUDA runtime and driver."""
-        columns = ("start", "end", "globalTid", "correlationId", "nameId")
-        for start, end, tid, correlation, name in self._tables.rows("CUPTI_ACTIVITY_KIND_RUNTIME", *columns):
+        callers = self._callers("CUDA_CALLCHAINS")
+        columns = ("start", "end", "globalTid", "correlationId", "nameId", "callchainId")
+        for start, end, tid, correlation, name, chain in self._tables.rows("CUPTI_ACTIVITY_KIND_RUNTIME", *columns):
             text = _VERSION.sub("", self._texts.get(name, "cuda call"))
             category = Category.SYNC if "Synchronize" in text else Category.RUNTIME
             self._owners.called(tid, correlation)
             link = self._link(tid, correlation)
             if self._payloads.are_there:
                 self._payloads.launched(tid, start, text, link)
-            self._add(self._thread(tid), start, end, text, category, link=link)
+            self._add(self._thread(tid), start, end, text, category, link=link, info=callers(chain))
 
     def system_calls(self) -> None:
         """Calls of the operating system."""
-        for start, end, tid, name in self._tables.rows("OSRT_API", "start", "end", "globalTid", "nameId"):
-            self._add(self._thread(tid), start, end, self._texts.get(name, "system call"), Category.SYSTEM)
+        callers = self._callers("OSRT_CALLCHAINS")
+        columns = ("start", "end", "globalTid", "nameId", "callchainId")
+        for start, end, tid, name, chain in self._tables.rows("OSRT_API", *columns):
+            text = self._texts.get(name, "system call")
+            self._add(self._thread(tid), start, end, text, Category.SYSTEM, info=callers(chain))
+
+    def _callers(self, table: str) -> Callable[[Any], int]:
+        """Return what gives the details of a call, from the number of its stack in a table: who called it."""
+        chains = Callchains(self._tables, table, self._texts)
+        if chains.left_out:
+            self._writer.note("warning", f"{chains.left_out:,} stacks of calls were left out: there are too many.")
+
+        @cache
+        def details(stack: int) -> int:
+            callers = chains.names(stack)[-2 : -2 - _CALLERS : -1]  # the innermost frame is the call itself
+            short = " ← ".join(shortened(name, _LONGEST_CALLER) for name in callers)
+            return self._info({"called from": short} if short else {})
+
+        def of(number: Any) -> int:
+            stack = chains.stack(number)
+            return 0 if stack is None or stack >= _MOST_KINDS else details(stack)
+
+        return of
 
     def overheads(self) -> None:
         """What the profiler itself took."""
@@ -395,10 +420,10 @@ class _NsysExport:
         *,
         link: int = 0,
         size: Any = 0,
-        info: Mapping[str, object] | None = None,
+        info: Mapping[str, object] | int | None = None,
     ) -> None:
         if self._may_add(lane, start, end, size):
-            number, details = self._writer.name(name), self._info(info or {})
+            number, details = self._writer.name(name), info if isinstance(info, int) else self._info(info or {})
             self._put(lane, start, end, number, category, link=link, size=size, info=details)
 
     def _may_add(self, lane: int | None, start: Any, end: Any, size: Any) -> TypeGuard[int]:

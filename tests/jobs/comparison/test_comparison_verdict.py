@@ -114,6 +114,22 @@ def test_measures_say_better_only_where_the_interval_does() -> None:
     assert set(rows) == {"time/step_seconds", "kl/reference"}
 
 
+def test_what_grows_by_factors_is_compared_by_its_ratio() -> None:
+    noise = np.resize([0.9, 1.1, 1.0], 60)
+    base = {"kl/reference": column(0.0, *(0.04 * noise))}  # a policy starts at its reference
+    away = {"kl/reference": column(0.0, *(0.04 * np.geomspace(1, 225, 60) * noise[::-1]))}
+
+    cell = measure_rows(columns=[base, away], peaks=[{}, {}], base=0)[0].cells[1]
+
+    ratio = np.geomspace(1, 225, 60) * noise[::-1] / noise
+    assert cell.contrast is not None
+    assert cell.contrast.value == pytest.approx(np.exp(np.log(ratio[-20:]).mean()))
+    assert (cell.is_ratio, cell.word) == (True, "higher")  # the difference alone, 0.6 to 9, shows none
+
+    below = {"kl/reference": column(0.0, *np.resize([0.03, -0.01], 60))}  # as a k1 estimate may be
+    assert not measure_rows(columns=[base, below], peaks=[{}, {}], base=0)[0].cells[1].is_ratio
+
+
 def test_a_measure_that_one_run_lacks_is_a_dash() -> None:
     rows = measure_rows(columns=[{"reward/mean": column(*[0.5] * 20)}, {}], peaks=[{}, {}], base=0)
 

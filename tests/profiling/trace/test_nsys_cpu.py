@@ -114,6 +114,23 @@ def test_samples_are_frames_and_scheduling_is_spans_of_a_thread(tmp_path: Path) 
         }
 
 
+def test_calls_that_took_long_say_who_called_them(tmp_path: Path) -> None:
+    columns = CHAINS.removeprefix("SAMPLING_CALLCHAINS")
+    tables: Tables = {
+        **{key: rows for key, rows in WORK.items() if key not in (CALLS, SYSTEM)},
+        CALLS.replace(")", ", callchainId)"): [(8 * MS, 9 * MS, THREAD, 1, 2, 7), (98 * MS, 99 * MS, THREAD, 2, 2, 0)],
+        SYSTEM.replace(")", ", callchainId)"): [(50 * MS, 60 * MS, THREAD, 3, 1), (62 * MS, 63 * MS, THREAD, 3, None)],
+        f"OSRT_CALLCHAINS{columns}": [frame(1, depth, symbol, 5) for depth, symbol in enumerate([3, 4, 6])],
+        f"CUDA_CALLCHAINS{columns}": [frame(7, 0, 2, 5), frame(7, 1, 7, 9, 1)],
+    }
+    with opened(tmp_path, tables) as store:
+        details = {hit.name: store.detail(hit.event) for text in ("read", "Launch") for hit in store.search(text, 9)}
+    assert {name: each and each.info for name, each in details.items()} == {
+        "read": {"called from": "compute(float*) (app) ← main (app)"},
+        "cudaLaunchKernel": {"called from": "[unknown] (libcuda.so.580)"},
+    }
+
+
 def test_idle_time_is_named_by_what_the_launching_thread_did(tmp_path: Path) -> None:
     one, idle = worker(tmp_path, {**WORK, **SCHEDULING, **SAMPLED})
     assert idle == {

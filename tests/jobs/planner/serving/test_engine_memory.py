@@ -19,6 +19,7 @@ from jobs.planner.serving.engine_memory import (
     EngineMemory,
     capture_sizes,
     engine_memory,
+    has_second_runner,
     scheduler_sizes,
     starts_beside,
     validate_engine,
@@ -46,7 +47,7 @@ def taken_by(served: Engine, accelerator: Any = H100) -> EngineMemory:
 
 
 def test_a_dense_model_on_one_device_by_hand() -> None:
-    taken = memory(version="0.19", utilization=0.95, max_num_seqs=256, max_batched_tokens=2048)
+    taken = memory(version="0.19", utilization=0.95, max_num_seqs=256, max_batched_tokens=2048, is_compiled=True)
     # 28 layers of 28*128 queries and 2*4*128 keys and values in bf16, a block of 16 tokens
     assert taken.cache.token_bytes == 28 * 2 * 4 * 128 * 2 == 57_344
     assert taken.cache.block_bytes == 16 * 57_344
@@ -134,8 +135,72 @@ def test_old_releases_sort_and_new_ones_count_graphs() -> None:
     old, middle, new = (memory(version=version).rollout_kv_bytes for version in ("0.15", "0.19", "0.21"))
     assert old < middle
     assert new < middle
+    assert memory(version="0.20.0").rollout_kv_bytes == new
     assert memory(version="0.21", is_eager=True).rollout_kv_bytes == middle
-    assert memory().rollout_kv_bytes == new
+
+
+def test_the_second_runner_draws_in_place_keeps_penalties_and_counts_graphs_since_0_29() -> None:
+    warm = {"model": "qwen3-8b", "max_num_seqs": 256, "max_batched_tokens": 2048, "is_compiled": True}
+    first, second, third, plain, last = (memory(version=v, **warm) for v in ("0.21", "0.24", "0.27", "0.28", "0.29"))
+    entries, hidden = 256 * 151_936, 2 * 2048 * 4096
+    block = second.cache.block_bytes
+
+    def beside(taken: EngineMemory) -> int:
+        """Return bytes that the cache does not get, but for weights and what is outside of torch."""
+        outside = round(shipped_constants().engine.non_torch_bytes_single)
+        return taken.budget - taken.memory.terms["weights"] - outside - taken.rollout_kv_bytes
+
+    assert beside(first) == pytest.approx(15 * entries + hidden + first.memory.terms["graphs"], abs=block)
+    assert beside(second) == pytest.approx(6 * entries + hidden, abs=block)  # logits in 16 bits and in fp32
+    assert beside(third) == pytest.approx((6 + 4.125) * entries + hidden, abs=block)  # and what penalties keep
+    forward = 2 * 2048 * 3 * (12_288 + 4096)  # of a layer: more than logits in 16 bits are
+    assert beside(plain) == pytest.approx(forward + 4.125 * entries, abs=block)
+    assert beside(last) == pytest.approx(beside(plain) + last.memory.terms["graphs"], abs=block)
+    # Penalties are on the device whether a release sees them or not.
+    assert second.memory.terms["logits"] == third.memory.terms["logits"] == round(6 * entries) + round(4.125 * entries)
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "has_it"),
+    [
+        ("qwen3-8b", "0.21.0", False),
+        ("qwen3-8b", "0.22.0", True),
+        ("qwen3-30b-a3b-fp8", "0.28.0", False),
+        ("llama-3.1-8b", "0.22.1", False),
+        ("llama-3.1-8b", "0.23.0", True),
+        ("llama-3.3-70b-fp8", "0.23.0", False),
+        ("llama-3.3-70b-fp8", "0.24.0", True),
+        ("qwen2.5-7b", "0.24.0", False),
+        ("qwen2.5-7b", "0.25.0", True),
+        ("qwen1.5-moe-a2.7b", "0.24.0", True),
+        ("qwen3.5-35b-a3b", "0.28.0", False),
+        ("qwen3.5-35b-a3b", "0.29.0", True),
+        ("qwen3.5-35b-a3b", "", True),
+    ],
+)
+def test_the_second_runner_serves_more_models_with_each_release(model: str, version: str, has_it: bool) -> None:
+    assert has_second_runner(engine(model, version=version)) is has_it
+    assert not has_second_runner(engine(model, name="sglang"))
+
+
+def test_a_first_start_holds_the_embeddings_that_the_compiler_makes_anew() -> None:
+    table = 152_064 * 3584 * 2
+    sizes = {"version": "0.22", "max_num_seqs": 128, "max_batched_tokens": 2048}
+
+    def peak(**changes: Any) -> int:
+        terms = memory(**sizes | changes).memory.terms
+        return terms["activations"] + terms["logits"]
+
+    assert peak() == table > peak(is_compiled=True) == peak(is_eager=True)
+    assert peak(tensor=2) == table // 2
+    assert peak(max_num_seqs=1024) == peak(max_num_seqs=1024, is_compiled=True) > table
+    assert peak(version="0.11.0") == peak(version="0.11.0", is_compiled=True)
+    stages_of = {n: memory(**sizes | {"pipeline": 2, "is_compiled": n}).memory.terms["activations"] for n in (0, 1)}
+    assert stages_of[0] == table > stages_of[1]  # the first stage holds most then
+    tall = engine("gemma-3-4b", **sizes)  # sees images, so that its tokens are embedded before
+    assert taken_by(tall).memory.terms == taken_by(replace(tall, is_compiled=True)).memory.terms
+    text = taken_by(replace(tall, images_per_prompt=0, max_num_seqs=8))
+    assert text.memory.terms["activations"] == 262_208 * 2560 * 2
 
 
 def test_more_memory_never_holds_fewer_tokens() -> None:
@@ -310,7 +375,8 @@ def test_the_sampler_that_is_named_or_of_the_release_takes_its_bytes_of_the_cach
     assert of["flashinfer"] == round(k.engine.sampler_bytes * entries)
     newer = {name: memory(version="0.24.0", sampler=name).memory.terms["logits"] for name in ("", "sort")}
     assert newer[""] == newer["sort"] == of["flashinfer"]  # a kernel of its own takes the place of the sort,
-    few = memory(version="0.24.0", sampler="sort", max_num_seqs=7, max_batched_tokens=64).memory.terms["logits"]
+    sizes = {"max_num_seqs": 7, "max_batched_tokens": 64, "is_compiled": True}
+    few = memory(version="0.24.0", sampler="sort", **sizes).memory.terms["logits"]
     assert few == round(k.engine.sampler_bytes_sorting * 7 * entries / 1024)  # but of a few sequences
     assert memory(version="0.19").memory.terms["logits"] == of["flashinfer"]
 
