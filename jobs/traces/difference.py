@@ -69,6 +69,17 @@ class NothingToCompare(ValueError):
     """Two traces cannot be held against each other; the sentence says why and what to record."""
 
 
+def worker_key(worker: Worker) -> str:
+    """Return how addresses name a worker: "policy-0"."""
+    return f"{worker[0]}-{worker[1]}"
+
+
+def worker_of(key: str) -> Worker | None:
+    """Return the worker that "policy-0" names; None for anything else."""
+    role, dash, rank = key[:60].rpartition("-")
+    return (role, int(rank)) if dash and rank.isascii() and rank.isdigit() and len(rank) < 10 else None
+
+
 def compare(
     one: Trace,
     other: Trace,
