@@ -14,6 +14,7 @@ import numpy as np
 from profiling.analysis.intervals import Ints
 from profiling.evidence import RecordedTrace
 from profiling.trace.formats.rocm import CORRELATIONS, PART_OF, link_of
+from profiling.trace.lanes import TooMuch
 from profiling.trace.store import Store, StoredEvent
 from profiling.trace.writer import StoreWriter
 
@@ -37,7 +38,11 @@ def whole_processes(recorded: Sequence[RecordedTrace], *, folder: Path) -> Itera
                 continue
             place = Path(stack.enter_context(TemporaryDirectory(prefix="parts-", dir=folder)))
             path = place / f"{number}.store"
-            _join([one.store for one in group], path)
+            try:
+                _join([one.store for one in group], path)
+            except TooMuch:  # together they have more threads and streams than a store takes
+                whole += group
+                continue
             store = stack.enter_context(Store(path))
             whole.append(RecordedTrace(store=store, role=group[0].role, rank=group[0].rank))
         yield whole

@@ -13,6 +13,7 @@ import pytest
 from profiling.analysis.parts import is_part, whole_processes
 from profiling.analysis.summary import summarise
 from profiling.evidence import RecordedTrace, phase_spans
+from profiling.trace import lanes
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Unreadable
@@ -157,6 +158,15 @@ def test_tables_of_one_process_are_one_worker_whose_calls_launch_its_kernels(tmp
     assert first.launches is not None
     assert (first.launches.linked, first.launches.delay_p50) == (first.launches.kernels, 499_000)
     assert not list(tmp_path.glob("parts-*"))
+
+
+def test_tables_of_too_many_threads_together_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in rocprof_tables(tmp_path):
+        import_trace(path, path.with_suffix(".store"))
+    monkeypatch.setattr(lanes, "MOST_LANES", 1)
+    recorded = [RecordedTrace(store=Store(path)) for path in sorted(tmp_path.glob("*.store"))]
+    with whole_processes(recorded, folder=tmp_path) as whole:
+        assert whole == recorded
 
 
 def test_tables_of_counters_or_of_no_name_of_rocprof_are_whole_files(tmp_path: Path) -> None:
