@@ -22,7 +22,7 @@ Allocator = Literal["", "expandable", "blocks"]
 Sampler = Literal["", "sort", "flashinfer"]
 Objective = Literal["lm", "pairs", "scalar"]
 Dispatcher = Literal["alltoall", "flex"]
-SyncTransport = Literal["ipc", "tensors", "buckets", "packed", "broadcast", "deltas"]
+SyncTransport = Literal["ipc", "handles", "tensors", "buckets", "packed", "broadcast", "deltas"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
 

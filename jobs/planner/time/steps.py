@@ -206,6 +206,7 @@ def _rl_phases(
         job.engine_devices,
         job.sync_bucket_bytes,
         job.sync_transport,
+        engine.weight_bytes,
         _key(job),
     )
     phases["weight_sync"] = sync + around(_moving_seconds(job, constants), WIDEST)
