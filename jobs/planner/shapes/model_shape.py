@@ -185,25 +185,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     such a decoder does not have. Raises: ShapeUnreadable, naming the key, for a value that is missing, of the wrong
     type, negative, zero, not finite or out of any range, and for a kind of model that cannot be counted.
     """
-    if not isinstance(config, Mapping):
-        raise ShapeUnreadable("config", Sentence("{name}: a config is a table of values.", name=name or "config.json"))
-    outer = ConfigValues(values=config, name=name)
-    if is_diffusion(config):
-        raise outer.refusal("_class_name", Sentence("makes it a diffusion transformer, which no trainer here trains."))
-    nested = next(filter(None, map(outer.table, _NESTED)), outer)
-    kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
-    family = _family(outer, nested, kind)
-    text = ConfigValues(
-        values=nested.values,
-        name=name,
-        path=nested.path,
-        defaults={**text_defaults(kind, is_alone=nested is outer), **family.defaults},
-        aliases=_aliases(family, nested, kind),
-    )
-    if text.flag("add_cross_attention", False):
-        raise text.refusal(
-            "add_cross_attention", Sentence("is true. Layers that attend to an encoder are not counted.")
-        )
+    outer, text, family, kind = _language_model(config, name)
     num_layers = _count_layers(text, family)
     hidden = text.count("hidden_size", "n_embd")
     mixture = read_mixture(text, family, num_layers) if _may_have_experts(family) else None
@@ -275,6 +257,32 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     return overruled(counted, read_headers(outer))
 
 
+def _language_model(config: Mapping[str, Any], name: str) -> tuple[ConfigValues, ConfigValues, Family, str]:
+    """Return the whole config, the part of it that is the language model's with what its family leaves out, the family
+    and the model type. Raises: ShapeUnreadable, also for a kind of model that cannot be counted.
+    """
+    if not isinstance(config, Mapping):
+        raise ShapeUnreadable("config", Sentence("{name}: a config is a table of values.", name=name or "config.json"))
+    outer = ConfigValues(values=config, name=name)
+    if is_diffusion(config):
+        raise outer.refusal("_class_name", Sentence("makes it a diffusion transformer, which no trainer here trains."))
+    nested = next(filter(None, map(outer.table, _NESTED)), outer)
+    kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
+    family = _family(outer, nested, kind)
+    text = ConfigValues(
+        values=nested.values,
+        name=name,
+        path=nested.path,
+        defaults={**text_defaults(kind, is_alone=nested is outer), **family.defaults},
+        aliases=_aliases(family, nested, kind),
+    )
+    if text.flag("add_cross_attention", False):
+        raise text.refusal(
+            "add_cross_attention", Sentence("is true. Layers that attend to an encoder are not counted.")
+        )
+    return outer, text, family, kind
+
+
 # Under these keys a model with other towers has its language model.
 _NESTED = ("text_config", "llm_config", "language_config")
 
@@ -302,8 +310,19 @@ _FOREIGN = (
     "num_decoder_layers",
 )
 
+# Under these keys heads and widths stand that each layer has for itself, as a search over architectures leaves them
+# (vLLM's nemotron_nas.py).
+_OF_EACH_LAYER = ("block_configs", "num_key_value_heads_per_layer")
+
 
 def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
+    for key in _OF_EACH_LAYER:
+        if nested.values.get(key):
+            text = Sentence(
+                "gives each layer heads and widths of its own, which are not counted. Such a model is cut from a "
+                "larger one: plan for that one, and this one needs less."
+            )
+            raise nested.refusal(key, text)
     for each, where in ((outer.value("model_type"), outer), (kind, nested)):
         if isinstance(each, str) and each in REFUSED:
             text = Sentence("is {kind}, which is not counted: {reason}", kind=each, reason=REFUSED[each])

@@ -24,7 +24,7 @@ from jobs.planner.time.generation import (
     longest_of,
     mean_lengths,
 )
-from jobs.planner.time.layers import peak_rate
+from jobs.planner.time.layers import compute_type, peak_rate
 from jobs.planner.time.moving import moving_seconds, visiting_seconds
 from jobs.planner.time.training import (
     WIDEST,
@@ -472,10 +472,11 @@ def _mfu_note(job: Job) -> tuple[str, ...]:
     if job.fleet.accelerator.is_host:
         return ()
     note = Sentence(
-        "MFU is FLOPs of the model / (seconds of the update * {num_devices} devices * {peak:,.0f}"
-        " TFLOP/s); recomputation is not counted.",
+        "MFU counts FLOPs of the update's forward and backward passes, attention included and recomputation not, "
+        "against the peak of {num_devices} devices without sparsity: {peak:,.0f} TFLOP/s in {kind} each.",
         num_devices=job.policy.layout.num_devices,
         peak=peak_rate(job.fleet.accelerator) / 1e12,
+        kind=compute_type(job.fleet.accelerator, "bf16"),
     )
     return (note,)
 

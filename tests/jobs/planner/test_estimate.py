@@ -125,6 +125,7 @@ def test_a_step_is_its_phases(answer: tuple[Job, Estimate]) -> None:
     else:
         assert step.middle < total
     assert 0 < found.time.mfu < 1
+    assert any(note.startswith("MFU counts FLOPs of the update's") for note in found.time.notes)
 
 
 def test_handing_out_a_padded_batch_takes_what_no_device_shortens() -> None:

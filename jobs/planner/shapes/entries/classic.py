@@ -20,7 +20,6 @@ _GPT2 = {
 _BIAS = FamilyProperty(True, "enable_bias")
 _FALCON = FamilyProperty(False, "bias")
 _NEOX = FamilyProperty(True, "attention_bias")
-_UNBIASED = FamilyProperty(False, "no_bias")
 
 
 def _positions(config: ConfigValues, hidden: int, num_layers: int) -> int:

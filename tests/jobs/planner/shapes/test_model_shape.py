@@ -280,6 +280,13 @@ _LATENT = models()["deepseek-v2-lite"].config
         (_MIXTURE, {"num_experts": 0}, "num_experts", "is 0"),
         (_MIXTURE, {"mlp_only_layers": ["1"]}, "mlp_only_layers", "must be whole numbers"),
         (_LATENT, {"q_lora_rank": "none"}, "q_lora_rank", "is 'none'"),
+        (_LATENT, {"q_lora_rank": 0}, "q_lora_rank", "or null for none"),
+        (
+            _LLAMA,
+            {"model_type": "nemotron-nas", "intermediate_size": None, "block_configs": [{"ffn": {"ffn_mult": 2.625}}]},
+            "block_configs",
+            "plan for that one",
+        ),
         (_LATENT, {"kv_lora_rank": None}, "kv_lora_rank", "is null"),
     ],
 )
