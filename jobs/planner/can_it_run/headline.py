@@ -103,8 +103,11 @@ def _usual(others: Iterable[DeviceNeed]) -> tuple[DeviceNeed, ...]:
 def _with_reservation(need: DeviceNeed, limit: PracticalLimit, *, takes: DeviceNeed | None) -> Sentence:
     """Say that it fits and why that is no yes; `takes`: the practical minimum."""
     layout = _layout(need)
-    if not limit.is_quick(need):
+    if limit.is_long(need):
         said = Sentence("It fits, but a step takes long: {layout}", layout=layout)
+    elif not limit.is_quick(need):
+        text = "It fits, but a step takes {times:,.0f} times the device time of what is recommended: {layout}"
+        said = Sentence(text, times=limit.times_recommended(need), layout=layout)
     elif not limit.has_host_memory(need):
         said = Sentence("It fits, but takes the host RAM of more devices than it uses: {layout}", layout=layout)
     else:

@@ -91,7 +91,7 @@ def can_it_run(
     try:
         needs = case.needs()
         least = fewest(needs)
-        recommended = case.recommended(least.num_devices if least is not None else None)
+        recommended = case.recommended_soon(least.num_devices if least is not None else None)
         limit = PracticalLimit.of(within_hours, recommended, host_bytes=0 if host_bytes else ASSUMED_HOST_BYTES)
         verdict = FitVerdict(
             answer="no",

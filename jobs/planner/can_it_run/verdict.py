@@ -94,6 +94,14 @@ class PracticalLimit:
             return False
         return need.estimate.time.step.middle <= self.seconds and _device_seconds(need) <= self.device_seconds
 
+    def is_long(self, need: DeviceNeed) -> bool:
+        """Return True if a layout's step takes longer than people wait, however many devices take part."""
+        return need.estimate is not None and need.estimate.time.step.middle > self.seconds
+
+    def times_recommended(self, need: DeviceNeed) -> float:
+        """Return the device seconds of a layout's step, as a multiple of the recommended layout's."""
+        return MOST_WASTE * _device_seconds(need) / self.device_seconds
+
     def has_host_memory(self, need: DeviceNeed) -> bool:
         """Return True if a layout takes no more of a node's host memory than is its devices' share of it."""
         if not self.host_bytes or need.estimate is None or need.job is None:

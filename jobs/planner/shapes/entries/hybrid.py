@@ -269,6 +269,7 @@ HYBRID: Mapping[str, Family] = {
         width_times=4,
     ),
     "xlstm": Family(
+        may_tie=False,
         kinds=lambda config, family, num_layers: (LayerKind(mixer=LINEAR),) * num_layers,
         mixers={LINEAR: mlstm},
         width=_xlstm_width,
@@ -294,6 +295,7 @@ HYBRID: Mapping[str, Family] = {
         width=_granite_width,
     ),
     "nemotron_h": Family(
+        may_tie=False,
         norms=1,
         defaults={"n_groups": 8},
         aliases={"head_dim": "attention_head_dim"},
@@ -335,6 +337,7 @@ HYBRID: Mapping[str, Family] = {
         tied=True,
     ),
     "kimi_linear": Family(
+        may_tie=False,
         kinds=_kimi_layers,
         mixers={LINEAR: kimi_delta},
         has_mla=True,

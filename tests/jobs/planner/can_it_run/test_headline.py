@@ -93,6 +93,14 @@ def test_fewer_devices_than_their_share_of_host_memory_are_no_yes() -> None:
     assert told.answer == "yes"
 
 
+def test_devices_that_are_wasted_are_said_to_be_and_not_that_a_step_takes_long() -> None:
+    found = can_it_run(shape_of("qwen2.5-0.5b"), find_accelerator("h100-sxm"), "sft", 10_000)
+
+    assert found.answer == "possible"
+    assert re.search(r"a step takes [\d,]+ times the device time of what is recommended: 10,000 devices", found.summary)
+    assert "takes long" not in found.summary
+
+
 def test_tight_is_said_with_its_share_and_the_direction_of_doubt() -> None:
     found = can_it_run(shape_of("qwen2.5-7b"), find_accelerator("rtx-4090"), "sft-lora", 1)
 

@@ -165,8 +165,15 @@ def _groups(**weights: Any) -> dict[str, Any]:
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 1.0),
         ({"quant_method": "mxfp4"}, 4.25 / 8),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5 / 8),
+        ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, 8.25 / 8),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128}, (4 + 20 / 128) / 8),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 32, "data_type": "mx_fp"}, 4.25 / 8),
+        ({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4, "group_size": 64}}}, 4.5 / 8),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}, 4.25 / 8),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, 1.0),
         ({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8}}}}, 1.0),
-        (_groups(num_bits=4, type="int", group_size=128), (4 + 20 / 128) / 8),
+        (_groups(num_bits=4, type="int", group_size=128), (4 + 16 / 128) / 8),  # symmetric: no zero point
+        (_groups(num_bits=4, type="int", group_size=128, symmetric=False), (4 + 20 / 128) / 8),
         (_groups(num_bits=4, type="float", group_size=16), 4.5 / 8),  # NVFP4
     ],
 )
@@ -201,8 +208,59 @@ def test_head_dim_null_missing_kv_heads_and_synonyms_read_as_the_families_mean_t
     assert read_shape(plain).kv_heads == read_shape({**plain, "num_key_value_heads": None}).kv_heads == 32
     mixture = dict(models()["qwen3-30b-a3b"].config)
     experts = mixture.pop("num_experts")
-    for synonym in ("num_experts", "num_local_experts", "n_routed_experts"):
+    for synonym in ("num_experts", "num_local_experts"):
         assert read_shape({**mixture, synonym: experts}).parameters == 30_532_122_624
+    # Both: transformers takes the second name. One that its class does not know is none.
+    twice = read_shape({**mixture, "num_experts": experts, "num_local_experts": experts // 2})
+    assert twice.experts == 64
+    with pytest.raises(ShapeUnreadable, match="num_experts is missing"):
+        read_shape({**mixture, "n_routed_experts": experts})
+
+
+def test_keys_that_a_type_does_not_take_change_nothing() -> None:
+    plain = models()["qwen3-30b-a3b"].config
+    for stray in ({"first_k_dense_replace": 4}, {"n_shared_experts": 2}, {"moe_layer_freq": 2}, {"v_head_dim": 64}):
+        assert read_shape({**plain, **stray}).parameters == 30_532_122_624
+
+
+def test_layers_of_a_search_lack_parts_and_have_widths_of_their_own() -> None:
+    """Llama-3.3-Nemotron-Super-49B: 49,867,145,216 parameters, with attention in 49 of 80 layers."""
+
+    def block(ffn: float, *, is_seeing: bool) -> dict[str, Any]:
+        attention = {"n_heads_in_group": 8} if is_seeing else {"n_heads_in_group": None, "no_op": True}
+        return {"attention": attention, "ffn": {"ffn_mult": ffn, "no_op": False}}
+
+    kinds = [(True, 5.25)] * 48 + [(True, 2.625)] + [(False, 2.625)] * 5 + [(False, 3.28125), (False, 5.25)]
+    kinds += [(False, 1.3125)] * 10 + [(False, 1.0)] * 8 + [(False, 0.5)] * 6
+    config = {
+        **models()["llama-3.1-8b"].config,
+        "model_type": "nemotron-nas",
+        "architectures": ["DeciLMForCausalLM"],
+        "hidden_size": 8192,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": None,
+        "intermediate_size": None,
+        "block_configs": [block(width, is_seeing=sees) for sees, width in kinds],
+    }
+    shape = read_shape(config)
+    assert (shape.parameters, shape.is_exact, shape.mlp_width) == (49_867_145_216, True, 28_672)
+    assert sum(layer.cache for layer in shape.layers) == 49 * 2 * 8 * 128
+    assert [shape.layers[at].norms for at in (0, 79)] == [2, 1]
+    for odd in ({"block_configs": None}, {"block_configs": [{}] * 80}, {"block_configs": config["block_configs"][:5]}):
+        with pytest.raises(ShapeUnreadable, match="block_configs"):
+            read_shape({**config, **odd})
+
+
+def test_a_class_that_takes_no_other_decoder_or_tower_has_its_own() -> None:
+    """As hubs have them: the type of the whole inside, or none; "" in NVIDIA's checkpoints of Kimi K2.5."""
+    whole = HUB_CONFIGS["Qwen/Qwen3-VL-2B-Instruct"]
+    usual = read_shape(whole)
+    for own in ({"model_type": "qwen3_vl"}, {"model_type": None}, {"model_type": ""}, {"model_type": "qwen3"}):
+        other = {"text_config": {**whole["text_config"], **own}, "vision_config": {**whole["vision_config"], **own}}
+        assert read_shape({**whole, **other}) == usual
+    with pytest.raises(ShapeUnreadable, match=r"text_config\.model_type"):
+        read_shape({**whole, "text_config": {**whole["text_config"], "model_type": "qwen9"}})
 
 
 @pytest.mark.parametrize(
@@ -219,7 +277,7 @@ def test_head_dim_null_missing_kv_heads_and_synonyms_read_as_the_families_mean_t
 )
 def test_layers_with_experts_alternate_as_the_config_says(own: dict[str, Any], which: list[int]) -> None:
     plain = {key: value for key, value in _MIXTURE.items() if key != "decoder_sparse_step"}
-    config = {**plain, "num_hidden_layers": 6, **own}
+    config = {**plain, "model_type": "my_mixture", "num_hidden_layers": 6, **own}
     assert [index for index, layer in enumerate(read_shape(config).layers) if layer.is_moe] == which
 
 
