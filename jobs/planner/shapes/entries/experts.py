@@ -141,6 +141,14 @@ _SPARSE = Family(
     mixers={"indexed_attention": read_latent_attention},
     defaults={"first_k_dense_replace": 3},
 )
+_BAILING = Family(
+    qkv_bias=FamilyProperty(False, "use_qkv_bias"),
+    output_bias=FamilyProperty(False, "use_bias"),
+    qk_norm="head",
+    qk_norm_flag=_QK,
+    mixture=True,
+    has_mtp=True,
+)
 _QWEN3_MOE = Family(qk_norm="head", windows="upper", mixture=True)
 _ERNIE_BIAS = FamilyProperty(False, "use_bias")
 _PHI_BIAS = FamilyProperty(False, "attention_bias")
@@ -169,6 +177,8 @@ EXPERTS: Mapping[str, Family] = {
     "qwen3_moe": _QWEN3_MOE,
     "qwen3_vl_moe_text": _QWEN3_MOE,
     "qwen3_omni_moe_text": _QWEN3_MOE,
+    "bailing_moe": _BAILING,  # Ling and Ring, the second generation of which has a type of its own or this one
+    "bailing_moe_v2": replace(_BAILING, qk_norm_flag=FamilyProperty(True, "use_qk_norm")),
     "granitemoe": Family(mixture=True),
     "granitemoeshared": Family(mixture=True),
     "granitemoe_swa": Family(mixture=True, has_sinks=True),

@@ -252,6 +252,91 @@ def test_layers_of_a_search_lack_parts_and_have_widths_of_their_own() -> None:
             read_shape({**config, **odd})
 
 
+_LING = {
+    "architectures": ["BailingMoeV2ForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 5120,
+    "num_hidden_layers": 20,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 256,
+    "num_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 512,
+    "first_k_dense_replace": 1,
+    "use_qk_norm": True,
+    "vocab_size": 157_184,
+}
+_HUNYUAN = {
+    "model_type": "hunyuan_v1_moe",
+    "hidden_size": 4096,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_experts": 64,
+    "moe_intermediate_size": [3072] * 32,
+    "moe_topk": [8] * 32,
+    "tie_word_embeddings": True,
+    "vocab_size": 128_167,
+}
+_KIMI_K3 = {
+    "model_type": "kimi_linear",
+    "hidden_size": 7168,
+    "intermediate_size": 33_792,
+    "num_hidden_layers": 93,
+    "num_attention_heads": 96,
+    "num_key_value_heads": 96,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "mla_use_output_gate": True,
+    "linear_attn_config": {
+        "full_attn_layers": [*range(4, 93, 4), 93],
+        "head_dim": 128,
+        "num_heads": 96,
+        "short_conv_kernel_size": 4,
+        "use_full_rank_gate": True,
+    },
+    "num_experts": 896,
+    "num_experts_per_token": 16,
+    "num_shared_experts": 2,
+    "moe_intermediate_size": 3072,
+    "routed_expert_hidden_size": 3584,
+    "latent_moe_use_norm": True,
+    "attn_res_block_size": 12,
+    "first_k_dense_replace": 1,
+    "vocab_size": 163_840,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "total", "active"),
+    [
+        # Ling-mini-2.0: its checkpoint has 16,255,643,392, with a number for each expert that is no parameter.
+        ({**_LING, "model_type": "bailing_moe_v2"}, 16_255_638_528, 1_432_968_192),
+        ({**_LING, "model_type": "bailing_moe"}, 16_255_638_528, 1_432_968_192),
+        (_HUNYUAN, 80_393_183_232, 12_747_448_320),  # Hunyuan-A13B: lists of one number
+        (_KIMI_K3, 2_779_484_393_568, 105_363_935_328),  # published as 2.8T, 104B active
+    ],
+)
+def test_released_models_of_types_that_transformers_lacks(config: dict[str, Any], total: int, active: int) -> None:
+    shape = read_shape(config)
+    assert (shape.parameters, shape.active_parameters) == (total, active)
+
+
+def test_windows_by_letters_end_with_a_layer_that_sees_all() -> None:
+    config = {**models()["llama-3.1-8b"].config, "model_type": "exaone4", "architectures": ["Exaone4ForCausalLM"]}
+    shape = read_shape({**config, "sliding_window": 4096, "sliding_window_pattern": "LLGL", "num_hidden_layers": 6})
+    assert [layer.window for layer in shape.layers] == [4096, 4096, 0, 4096, 4096, 0]
+    with pytest.raises(ShapeUnreadable, match="sliding_window_pattern"):
+        read_shape({**config, "sliding_window": 4096, "sliding_window_pattern": "LX"})
+
+
 def test_a_class_that_takes_no_other_decoder_or_tower_has_its_own() -> None:
     """As hubs have them: the type of the whole inside, or none; "" in NVIDIA's checkpoints of Kimi K2.5."""
     whole = HUB_CONFIGS["Qwen/Qwen3-VL-2B-Instruct"]
