@@ -23,14 +23,11 @@ def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixtu
     if experts == 0 or (experts is None and not family.mixture):
         return None
     if experts is None:
-        raise config.refusal(
-            EXPERTS[0],
-            Sentence(
-                "is missing (also called {second}, {third}). It must be a whole number.",
-                second=EXPERTS[1],
-                third=EXPERTS[2],
-            ),
-        )
+        first, *others = [key for key in EXPERTS if key not in config.foreign] or EXPERTS
+        text = Sentence("is missing. It must be a whole number.")
+        if others:
+            text = Sentence("is missing (also called {others}). It must be a whole number.", others=", ".join(others))
+        raise config.refusal(first, text)
     per_token = config.count(*_CHOSEN, limit=100_000)
     if per_token > experts:
         raise config.refusal(

@@ -230,7 +230,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     tower, doubts = _tower(outer, hidden)
     is_tied = _is_tied(outer, text, family)
     own = doubts_of_known(outer, text, kind, is_tied=is_tied) if family.is_exact else doubts_of_unknown(text, kind)
-    rests_on = (*own, *doubts)
+    rests_on = (*own, *_alone(outer, kind), *doubts)
     counted = ModelShape(
         name=name,
         model_type=kind,
@@ -313,10 +313,12 @@ _FOREIGN = (
 
 
 def _kind(outer: ConfigValues, nested: ConfigValues) -> str:
-    """Return the type of the decoder. A class that takes no other type inside takes this one, whatever its own is
-    called; but a name that nobody knows may be of a class that is not known either."""
+    """Return the type of the decoder: where its keys stand alone that which the type wraps. A class that takes no other
+    type inside takes this one, whatever its own is called; but a name that nobody knows may be of a class that is not
+    known either."""
     if nested is outer:
-        return outer.text("model_type")
+        alone = outer.text("model_type")
+        return alone if alone in FAMILIES else type_inside(alone, None, "inside") or alone
     whole, own = outer.value("model_type"), nested.value("model_type") or None
     if isinstance(whole, str) and (own is None or isinstance(own, str)):
         inside = type_inside(whole, own, "inside")
@@ -325,6 +327,15 @@ def _kind(outer: ConfigValues, nested: ConfigValues) -> str:
         if own is not None and own == whole and own not in FAMILIES:
             raise nested.refusal("model_type", Sentence("is {kind}, which is the whole model's.", kind=own))
     return own if isinstance(own, str) else (nested if own is not None else outer).text("model_type")
+
+
+def _alone(outer: ConfigValues, kind: str) -> tuple[str, ...]:
+    """Return what is said of a type that wraps a decoder of type `kind` where the decoder's keys stand alone."""
+    whole = outer.text("model_type")
+    if any(outer.table(key) is not None for key in _NESTED) or whole == kind:
+        return ()
+    text = "Its model type {whole} wraps a decoder, but its config has no text_config: counted as {kind} alone."
+    return (Sentence(text, whole=outer.shown(whole), kind=outer.shown(kind)),)
 
 
 def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:

@@ -10,6 +10,7 @@ from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
 from jobs.planner.shapes.mixers import attention, read_heads
 
 _MLP_BIAS = FamilyProperty(False, "mlp_bias")
+_BIAS = FamilyProperty(True, "bias")
 _USE_BIAS = FamilyProperty(False, "use_bias")
 _STARCODER_BIAS = FamilyProperty(True, "use_bias")
 
@@ -140,6 +141,10 @@ DENSE: Mapping[str, Family] = {
     "qwen2_5_vl": _QWEN2_VL,
     "qwen2_5_vl_text": _QWEN2_VL,
     "qwen2_5_omni_text": _QWEN2,
+    "mimo": replace(_QWEN2, has_mtp=True),
+    "internlm": Family(qkv_bias=_BIAS, output_bias=_BIAS),
+    "internlm2": Family(qkv_bias=_BIAS, output_bias=_BIAS),
+    "baichuan": Family(qkv_bias=NO, output_bias=NO),
     "qwen3": _QWEN3,
     "qwen3_vl_text": _QWEN3,
     "glm4v_text": replace(_GLM4V, foreign=("head_dim",)),

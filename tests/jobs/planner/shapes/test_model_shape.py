@@ -268,6 +268,14 @@ _LING = {
     "use_qk_norm": True,
     "vocab_size": 157_184,
 }
+_INTERNLM = {
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 92_544,
+}
 _HUNYUAN = {
     "model_type": "hunyuan_v1_moe",
     "hidden_size": 4096,
@@ -322,6 +330,7 @@ _KIMI_K3 = {
         ({**_LING, "model_type": "bailing_moe"}, 16_255_638_528, 1_432_968_192),
         (_HUNYUAN, 80_393_183_232, 12_747_448_320),  # Hunyuan-A13B: lists of one number
         (_KIMI_K3, 2_779_484_393_568, 105_363_935_328),  # published as 2.8T, 104B active
+        ({**_INTERNLM, "model_type": "internlm2", "bias": False}, 7_737_708_544, 7_737_708_544),
     ],
 )
 def test_released_models_of_types_that_transformers_lacks(config: dict[str, Any], total: int, active: int) -> None:
