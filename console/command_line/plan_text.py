@@ -122,7 +122,9 @@ def can_it_run_text(answer: CanItRunJson) -> str:
 def _parameters(answer: CanItRunJson) -> str:
     """Return the parameters to the last one, or about how many where they are not known exactly."""
     number = answer["parameters"]
-    return f"{number:,}" if answer["is_exact"] else f"about {number / 1e9:.3g} B"
+    if answer["is_exact"]:
+        return f"{number:,}"
+    return f"about {number / 1e9:.3g} B" if number < 1e12 else f"about {number / 1e9:,.0f} B"
 
 
 def diffusion_text(answer: DiffusionJson) -> str:

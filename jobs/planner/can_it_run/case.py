@@ -58,6 +58,11 @@ class LanguageModelCase:
         self._made_engines: dict[int, tuple[Engine, ...]] = {}
         self._made_plans: dict[tuple[int, Way, int], tuple[TrainingPlan, ...]] = {}
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sample."""
+        return self._demand.longest
+
     def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host, in the usual ways."""
         device_needs: list[DeviceNeed] = []

@@ -102,13 +102,13 @@ def can_it_run(
             needs=needs,
             recommended=recommended,
             at=None,
-            published=_published(shape, recipe, accelerator, needs),
+            published=_published(shape, recipe, accelerator, needs, case.longest),
             limit=limit,
         )
         verdict = _on_any(case, verdict)
         if devices is not None:
             verdict = _on_number(case, verdict, devices)
-        return with_more(verdict)
+        return with_more(verdict, longest=case.longest, positions=shape.max_positions)
     except TooManyLayouts:
         summary = Sentence("There are too many layouts to try. Ask for shorter responses.")
         return _unknown(summary, recipe, accelerator, devices)
@@ -188,16 +188,18 @@ def compare_hardware(
 
 
 def _published(
-    shape: ModelShape, recipe: TrainingMethod, accelerator: Accelerator, needs: Sequence[DeviceNeed]
+    shape: ModelShape, recipe: TrainingMethod, accelerator: Accelerator, needs: Sequence[DeviceNeed], longest: int
 ) -> tuple[PublishedRun, ...]:
     """Return the published rows of this size and method, and what each says to the answer."""
     if not recipe.table:
         return ()
     published = rows(model_billion=shape.parameters / 1e9, method=recipe.table)
-    return tuple(_bearing(row, bool(shape.experts), accelerator, needs) for row in published)
+    return tuple(_bearing(row, bool(shape.experts), accelerator, needs, longest) for row in published)
 
 
-def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[DeviceNeed]) -> PublishedRun:
+def _bearing(
+    row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[DeviceNeed], longest: int
+) -> PublishedRun:
     ours = accelerator.memory_bytes / 1e9
     if row.is_mixture != is_mixture:
         return PublishedRun(
@@ -211,6 +213,10 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
         )
     need = _comparable(row, needs)
     where = f"{row.num_devices} x {row.device}"
+    tokens = _tokens(row)
+    if (need.num_devices or math.inf) > row.num_devices and 0 < tokens < longest:
+        reason = Sentence("It ran on {where} with at most {tokens:,} tokens a sample.", where=where, tokens=tokens)
+        return PublishedRun(row=row, bearing="says nothing", reason=reason)
     if need.num_devices is None:
         return PublishedRun(
             row=row,
@@ -229,6 +235,12 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
         bearing="supports",
         reason=Sentence("It ran on {where}; the estimate is {num_devices}.", where=where, num_devices=need.num_devices),
     )
+
+
+def _tokens(row: DeviceRow) -> int:
+    """Return the tokens of a row's longest sample, 0 where it does not say."""
+    lengths = [row.settings.get(f"rollout.{key}") for key in ("max_prompt_tokens", "max_new_tokens")]
+    return sum(length for length in lengths if isinstance(length, int)) if None not in lengths else 0
 
 
 def _comparable(row: DeviceRow, needs: Sequence[DeviceNeed]) -> DeviceNeed:

@@ -57,7 +57,16 @@ class DeviceNeed:
     @property
     def is_unsure(self) -> bool:
         """True if it is tight and of its memory so little is known that it may go either way."""
-        return self.estimate is not None and self.is_tight and self.device_share * (1 + self.estimate.risk) > 1
+        return self.estimate is not None and self.is_tight and self.binding_share * (1 + self.estimate.risk) > 1
+
+    @property
+    def binding_share(self) -> float:
+        """What the phase that decides needs, as a share of what can be used of a device: not that of an engine which
+        fills its part on purpose, to the byte. 0 if nothing was estimated."""
+        if self.estimate is None:
+            return 0.0
+        pool = next(pool for pool in self.estimate.pools if pool.name == self.estimate.pool)
+        return self.estimate.binding.memory.total / pool.limit
 
     @property
     def device_share(self) -> float:

@@ -153,7 +153,8 @@ def _attention_of_kimi(config: ConfigValues, family: Family, hidden: int, kind: 
     made = read_latent_attention(config, family, hidden, kind)
     if not config.flag("mla_use_output_gate", False):
         return made
-    return replace(made, divided=made.divided + hidden * made.heads * made.value_size, is_rough=True)
+    gate = hidden * made.heads * made.value_size
+    return replace(made, divided=made.divided + gate, kind="gated latent attention", is_rough=True)
 
 
 def _experts_of_kimi(config: ConfigValues, mixture: Mixture) -> Mixture:
