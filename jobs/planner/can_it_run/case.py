@@ -63,6 +63,14 @@ class LanguageModelCase:
         """Tokens of the longest sample."""
         return self._demand.longest
 
+    @property
+    def lacks_engine(self) -> bool:
+        """Return True for a method with rollouts if no engine that is tried holds the weights, on any number."""
+        if not self._recipe.has_rollouts:
+            return False
+        most = replace(self.fleet, num_devices=self._sizes[-1])
+        return not engines_of(self._shape, self._recipe, most, self._demand)
+
     def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host, in the usual ways."""
         device_needs: list[DeviceNeed] = []

@@ -11,7 +11,7 @@ from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.case import MOST_FITS, LanguageModelCase, TooManyLayouts
 from jobs.planner.can_it_run.headline import judged_on, judged_on_any, with_more
-from jobs.planner.can_it_run.plans import METHODS, ON_HOST, Demand, TrainingMethod, world_sizes
+from jobs.planner.can_it_run.plans import METHODS, MOST_TENSOR, ON_HOST, Demand, TrainingMethod, world_sizes
 from jobs.planner.can_it_run.verdict import (
     ASSUMED_HOST_BYTES,
     MOST_HOURS,
@@ -60,8 +60,8 @@ def can_it_run(
     Yes: it fits, or is tight and yet below the limit, which is said, and it is practical (PracticalLimit): a step is
     within `within_hours`, or, where nobody said how long one may take, within an hour and without wasting devices.
     Possible: it fits, but a step takes longer, or more host memory than is its share, or it trains in pure 16 bits. No:
-    nothing that was tried fits, not even with weights and optimizer on the host. Unknown: the shape is not known, or
-    the best layout is above the limit by so little that only a trial tells.
+    nothing that was tried fits, not even with weights and optimizer on the host. Unknown: the shape is not known, no
+    engine that is tried holds the weights, or the best layout is above the limit by so little that only a trial tells.
 
     Where `host_bytes` of a node is not known (0), as much is assumed per device as ASSUMED_HOST_BYTES says, and a
     practical layout takes no more than the share of the devices that it uses. `shape` None stands for a model whose
@@ -88,6 +88,13 @@ def can_it_run(
     if shape is None:
         return _unknown(Sentence("The shape of the model is not known."), recipe, accelerator, devices)
     case = LanguageModelCase(shape, recipe, fleet, demand or Demand(), constants or shipped_constants())
+    if case.lacks_engine:
+        text = (
+            "No engine that was tried holds its weights in 16 bits: up to {most} devices that divide its {heads} "
+            "attention heads. Engines that divide layers or experts, or have weights of 8 bits, are not tried."
+        )
+        said = Sentence(text, most=MOST_TENSOR, heads=shape.heads)
+        return _unknown(said, recipe, accelerator, devices)
     try:
         needs = case.needs()
         least = fewest(needs)

@@ -321,6 +321,15 @@ def test_what_runs_on_one_device_is_told_though_too_many_layouts_are_tried_for_w
     assert found.practical.num_devices == 1
 
 
+def test_a_model_that_no_engine_holds_is_no_no_and_the_engines_that_were_tried_are_named() -> None:
+    """Llama 4 Maverick has 40 heads: eight H100 divide them, and hold 640 GB of 800."""
+    for devices in (None, 256):
+        found = _ask("llama-4-maverick", "grpo", devices)
+        assert found.answer == "unknown"
+        assert "up to 32 devices that divide its 40 attention heads" in found.summary
+    assert _ask("llama-4-maverick", "sft").answer == "yes"
+
+
 def test_what_is_shared_between_layouts_changes_no_answer() -> None:
     """Parts of many layouts are estimated once; each layout by itself, with nothing shared, gives the same answer."""
     found = _ask("qwen3-30b-a3b", "ppo")
