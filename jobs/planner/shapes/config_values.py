@@ -48,7 +48,7 @@ class ConfigValues:
         there = [each for each in names if each in self.values]
         if there:
             return next((self.values[each] for each in there if self.values[each] is not None), None)
-        return next((self.defaults[each] for each in names if each in self.defaults), None)
+        return self.defaults.get(key, self.defaults.get(self.aliases.get(key, key)))
 
     def is_said(self, key: str) -> bool:
         """Return True if the config itself has a value under the key, or under the family's own name for it."""

@@ -268,6 +268,7 @@ EXPERTS: Mapping[str, Family] = {
         kinds=_layers_of_step,
         mixture=True,
         aliases={"shared_expert_intermediate_size": "share_expert_dim"},
+        foreign=("first_k_dense_replace", "moe_layer_freq"),
         # Its class has a number of experts that its code does not read.
         defaults={"num_local_experts": None, "first_k_dense_replace": 3},
     ),

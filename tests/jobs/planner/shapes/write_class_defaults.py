@@ -143,11 +143,8 @@ def _inside(table: str, others: tuple[str, ...], is_wanted: Callable[[str, str],
 
     made = {}
     for kind in sorted(CONFIG_MAPPING):
-        try:
-            usual, *named = (_inner(kind, table, each) for each in (None, *others))
-        except Exception:  # whatever a class raises that needs more, or wraps nothing
-            continue
-        if is_wanted(kind, usual.model_type):
+        usual, *named = (_inner(kind, table, each) for each in (None, *others))
+        if usual is not None and is_wanted(kind, usual.model_type):
             made[kind] = {"type": usual.model_type, "always": all(type(each) is type(usual) for each in named)}
     return made
 
@@ -160,9 +157,13 @@ _BODIES = ("siglip_vision_model", "clip_vision_model")
 def _inner(kind: str, table: str, name: str | None) -> Any:
     from transformers import CONFIG_MAPPING
 
-    if table not in CONFIG_MAPPING[kind].sub_configs:
-        raise LookupError(kind)
-    return getattr(CONFIG_MAPPING[kind](**{table: {} if name is None else {"model_type": name}}), table)
+    try:
+        if table in CONFIG_MAPPING[kind].sub_configs:
+            made = CONFIG_MAPPING[kind](**{table: {} if name is None else {"model_type": name}})
+            return getattr(made, table) if hasattr(getattr(made, table), "model_type") else None
+    except Exception:  # whatever a class raises that needs more, or takes no other inside
+        return None
+    return None
 
 
 def _aliases(config: type[Any]) -> dict[str, list[str]]:
