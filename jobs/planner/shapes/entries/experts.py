@@ -12,6 +12,7 @@ from jobs.planner.shapes.mixers import attention, read_heads, read_latent_attent
 
 _QK = FamilyProperty(False, "use_qk_norm")
 _OTHERWISE_DENSE_FIRST = {"first_k_dense_replace": 1}
+_BY_LIST_ALONE = ("first_k_dense_replace",)  # foreign: their classes take which layers have experts from a list
 
 
 def _per_expert(experts: int, hidden: int) -> int:
@@ -206,7 +207,9 @@ EXPERTS: Mapping[str, Family] = {
     "kimi_k2": _DEEPSEEK,
     "mistral4": Family(mixture=True, has_mla=True),
     "axk1": Family(mixture=True, has_mla=True, layer_extra=_extra_of_axk),
-    "glm4_moe_lite": Family(mixture=True, has_mla=True, has_mtp=True, defaults=_OTHERWISE_DENSE_FIRST),
+    "glm4_moe_lite": Family(
+        mixture=True, has_mla=True, has_mtp=True, defaults=_OTHERWISE_DENSE_FIRST, foreign=_BY_LIST_ALONE
+    ),
     "deepseek_v32": _SPARSE,
     "glm_moe_dsa": replace(_SPARSE, kinds=_layers_with_indexers),
     "glm4_moe": Family(output_bias=NO, qk_norm="head", qk_norm_flag=_QK, mixture=True, has_mtp=True),
@@ -235,13 +238,14 @@ EXPERTS: Mapping[str, Family] = {
         defaults={"sliding_window_pattern": 4},
     ),
     "hunyuan_v1_moe": Family(qk_norm="head", mixture=True, mixture_of=_shared_of_hunyuan),
-    "hy_v3": Family(qk_norm="head", mixture=True, defaults=_OTHERWISE_DENSE_FIRST),
+    "hy_v3": Family(qk_norm="head", mixture=True, defaults=_OTHERWISE_DENSE_FIRST, foreign=_BY_LIST_ALONE),
     "mimo_v2_flash": Family(
         output_bias=NO,
         mixture=True,
         kinds=_layers_of_mimo,
         mixers={SLIDING: _windowed_of_mimo},
         defaults={**_OTHERWISE_DENSE_FIRST, "v_head_dim": 128},
+        foreign=_BY_LIST_ALONE,
     ),
     "afmoe": Family(
         norms=4,
@@ -260,6 +264,7 @@ EXPERTS: Mapping[str, Family] = {
         mixture=True,
         router_extra=_per_expert,
         defaults=_OTHERWISE_DENSE_FIRST,
+        foreign=_BY_LIST_ALONE,
     ),
     "step3p5": Family(
         mlp_bias=FamilyProperty(False, "mlp_bias"),

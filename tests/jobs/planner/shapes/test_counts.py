@@ -85,6 +85,12 @@ def test_what_changes_nothing_in_transformers_changes_nothing_here() -> None:
     assert found == {}
 
 
+@pytest.mark.parametrize("kind", ["glm4_moe_lite", "hy_v3", "laguna", "mimo_v2_flash"])
+def test_layers_of_experts_that_a_class_takes_from_a_list_alone_are_those_without_it(kind: str) -> None:
+    config = changed(_counts()["types"][kind]["config"], "mlp_layer_types", ABSENT)
+    assert read_shape({**config, "first_k_dense_replace": 3}).parameters == read_shape(config).parameters
+
+
 def test_experts_and_what_is_kept_of_a_token_are_those_of_transformers() -> None:
     """But for latent attention and compressed keys, which transformers keeps whole, an indexer's keys, and layers that
     attend to an image, which keep nothing of a token."""
