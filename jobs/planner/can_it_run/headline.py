@@ -59,10 +59,10 @@ def judged_on(verdict: FitVerdict, able: DeviceNeed | None, near: DeviceNeed | N
     return replace(verdict, answer="possible", summary=summary, at=able)
 
 
-def with_more(verdict: FitVerdict, *, longest: int, positions: int) -> FitVerdict:
+def with_more(verdict: FitVerdict, *, longest: int, positions: int, quantization: str = "") -> FitVerdict:
     """Return the verdict with what stands under its headline: fewer devices on which it is slow, what is recommended,
-    other ways to train, samples longer than the model has positions (0: it does not say), and the host memory that is
-    assumed."""
+    other ways to train, samples longer than the model has positions (0: it does not say), a checkpoint that is
+    quantized by a method ("": by none), and the host memory that is assumed."""
     best, lines = verdict.at if verdict.num_devices is not None else verdict.practical, []
     if verdict.num_devices is None and verdict.practical is not None:
         if verdict.possible is not None:
@@ -85,6 +85,12 @@ def with_more(verdict: FitVerdict, *, longest: int, positions: int) -> FitVerdic
             "trained and served so only with its positions stretched (rope_scaling)."
         )
         lines.append(Sentence(text, longest=longest, positions=positions))
+    if quantization and verdict.method.method != "qlora":
+        text = (
+            "Its checkpoint is quantized ({name}). Planned are weights of 16 bits, to train and to generate with: its "
+            "own, widened as they are loaded, or those of a repository that has them."
+        )
+        lines.append(Sentence(text, name=quantization))
     if assumed := verdict.limit.host_bytes:
         text = (
             "Assumed: nodes with {size} GB of host RAM for each of their devices, of which a practical layout takes no "

@@ -115,7 +115,7 @@ def can_it_run(
         verdict = _on_any(case, verdict)
         if devices is not None:
             verdict = _on_number(case, verdict, devices)
-        return with_more(verdict, longest=case.longest, positions=shape.max_positions)
+        return with_more(verdict, longest=case.longest, positions=shape.max_positions, quantization=shape.quantization)
     except TooManyLayouts:
         summary = Sentence("There are too many layouts to try. Ask for shorter responses.")
         return _unknown(summary, recipe, accelerator, devices)

@@ -5,10 +5,12 @@ import re
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
+from jobs.catalog.model import find_model
 from jobs.planner.can_it_run.language_models import can_it_run
 from jobs.planner.can_it_run.plans import Demand
 from jobs.planner.can_it_run.verdict import ASSUMED_HOST_BYTES, MOST_WASTE, FitVerdict
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import read_shape
 
 ASKED = {
     ("qwen3-30b-a3b", "grpo", "h200-sxm", None),
@@ -113,6 +115,16 @@ def test_samples_longer_than_the_model_has_positions_are_said_and_shorter_runs_s
     bearings = {run.row.id: run.bearing for run in longer.published}
     assert bearings["H04"] == "says nothing"  # it ran with 2,048 tokens a sample
     assert {run.row.id: run.bearing for run in usual.published}["H04"] == "supports"
+
+
+def test_a_quantized_checkpoint_is_said_to_be_planned_in_16_bits() -> None:
+    config = {**find_model("qwen3-8b").config, "quantization_config": {"quant_method": "fp8"}}
+    found = can_it_run(read_shape(config), find_accelerator("a100-80-sxm"), "grpo", 8)
+    packed = can_it_run(read_shape(config), find_accelerator("a100-80-sxm"), "sft-qlora", 8)
+    plain = can_it_run(shape_of("qwen3-8b"), find_accelerator("a100-80-sxm"), "grpo", 8)
+
+    assert any("Its checkpoint is quantized (fp8). Planned are weights of 16 bits" in line for line in found.more)
+    assert not any("quantized" in line for line in (*plain.more, *packed.more))
 
 
 def test_how_tight_it_is_is_the_share_of_the_phase_that_decides() -> None:
