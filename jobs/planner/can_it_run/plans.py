@@ -315,6 +315,10 @@ def _frozen(
     )
 
 
+MOST_TENSOR = 32
+"""Devices of an engine at most: they divide its matrices, and neither layers nor experts."""
+
+
 def engines_of(shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand) -> tuple[Engine, ...]:
     """Return engines for the shared devices: the smallest first, each with more and more of the memory; none for a
     method without rollouts."""
@@ -324,7 +328,7 @@ def engines_of(shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: 
 def _engines(shape: ModelShape, fleet: Fleet, demand: Demand, sleep_level: int) -> Iterator[Engine]:
     weights = 2.0 * shape.parameters
     total = fleet.accelerator.usable_bytes
-    for tensor in powers(min(fleet.num_devices, 32)):
+    for tensor in powers(min(fleet.num_devices, MOST_TENSOR)):
         if shape.heads % tensor or fleet.num_devices % tensor or weights / tensor > 0.85 * total:
             continue
         for share in _UTILIZATIONS:

@@ -48,8 +48,18 @@ def attention(
         largest=hidden * max(inner, kv),
         cache=kv + value if projections else 0,
         shared_cache=0 if projections else kv + value,
-        is_rough=projections != 2 or sizes.value != sizes.size or family.output_gate in ("projection", "head"),
+        kind=(name := _name(family, sizes, projections)),
+        is_rough=name != "attention",
     )
+
+
+def _name(family: Family, sizes: Heads, projections: int) -> str:
+    """Return what attention is called, "attention" where memory and time of it are modelled."""
+    if projections != 2:
+        return "attention whose values are its keys" if projections else "attention on shared keys and values"
+    if sizes.value != sizes.size:
+        return "attention with values of another size"
+    return "gated attention" if family.output_gate in ("projection", "head") else "attention"
 
 
 def _qk_norm(family: Family, sizes: Heads, *, has_keys: bool) -> int:

@@ -192,6 +192,7 @@ def test_a_pasted_config_is_estimated_and_stays_in_the_address(editor: Client) -
     [
         ({"model": "nobody/knows-it"}, "Paste its config.json to get an estimate."),
         ({"config": "{"}, "This is not JSON"),
+        ({"config": '{"model_type": "qwen2", // of the hub\n}'}, "JSON has no comments, and no comma before a closing"),
         ({"config": "[1]"}, "A config.json is a JSON object"),
         ({"config": '{"model_type": "qwen2", "hidden_size": null}'}, "hidden_size"),
         ({"config": "kept:0123456789abcdef01234567"}, "is not kept here"),
