@@ -201,6 +201,18 @@ def test_no_code_outside_a_trainer_s_folder_names_it() -> None:
     assert not found
 
 
+def test_the_built_in_trainer_is_asked_for_by_one_name() -> None:
+    """`jobs.catalog.trainer.BUILT_IN`, or `RunSpec.is_native`: what it alone can do is found by who uses that."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in tracked("jobs/**/*.py", "console/**/*.py")
+        if '"native"' in (text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Compare) and "native" in names_asked_for(node)
+    ]
+    assert not found
+
+
 ALGORITHMS = frozenset(tomllib.loads((ROOT / "jobs/catalog/algorithms.toml").read_text(encoding="utf-8")))
 MAY_NAME_AN_ALGORITHM = (
     "jobs/engine/algorithms/",

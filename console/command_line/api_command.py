@@ -15,6 +15,7 @@ from console.command_line.api_client import ApiClient, ConsoleAway, RequestRefus
 from console.command_line.api_json import RunJson
 from console.command_line.local_planner import LocalPlanner
 from console.command_line.run_table import run_table, wanted
+from console.labels.json_error import why_not_json
 
 EXIT_CODES = {"finished": 0, "failed": 1, "stopped": 2}
 REFUSED = 3
@@ -128,7 +129,7 @@ def read_spec(path: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{path} is not JSON: {error}.", returncode=REFUSED) from error
+        raise CommandError(f"{path} is not JSON: {why_not_json(text, error)}.", returncode=REFUSED) from error
 
 
 def read_token(path: str | None) -> str:

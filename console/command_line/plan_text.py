@@ -97,7 +97,10 @@ def can_it_run_text(answer: CanItRunJson) -> str:
         pool = max(each["pools"], key=lambda pool: pool["share"], default=None)
         gib = "—" if pool is None else f"{max(_gibs(pool))} of {_gib(pool['limit'])}"
         money = f"{_span(each['cost_per_step'])} {answer['currency']}" if each["cost_per_step"] else "—"
-        fewest = [str(need["devices"] or "—") + " tight" * (need["verdict"] == "tight") for need in each["needs"]]
+        fewest = [
+            f"{need['devices']}{' tight' * (need['verdict'] == 'tight')}" if need["devices"] else "—"
+            for need in each["needs"]
+        ]
         devices = "—" if each["devices"] is None else str(each["devices"])
         beside = ["—" if size is None else _gib(size) for size in (each["host_bytes"], each["disk_bytes"])]
         figures = [devices, gib, each["phase"] or "—", _span(each["step"]), *beside, money]
@@ -119,7 +122,9 @@ def can_it_run_text(answer: CanItRunJson) -> str:
 def _parameters(answer: CanItRunJson) -> str:
     """Return the parameters to the last one, or about how many where they are not known exactly."""
     number = answer["parameters"]
-    return f"{number:,}" if answer["is_exact"] else f"about {number / 1e9:.3g} B"
+    if answer["is_exact"]:
+        return f"{number:,}"
+    return f"about {number / 1e9:.3g} B" if number < 1e12 else f"about {number / 1e9:,.0f} B"
 
 
 def diffusion_text(answer: DiffusionJson) -> str:

@@ -7,7 +7,7 @@ from itertools import groupby
 from console.docs_pages.doc_page import table_row
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import Knob, applicable, knobs
-from jobs.catalog.trainer import TrainerInfo, trainers
+from jobs.catalog.trainer import BUILT_IN, TrainerInfo, trainers
 from jobs.catalog.value import Value
 
 _HEAD = ["| knob | takes | default | option | what it does |", "|---|---|---|---|---|"]
@@ -58,7 +58,7 @@ def _defaults(knob: Knob) -> list[str]:
 def _options(knob: Knob) -> list[str]:
     lines = []
     for trainer, version, here in _places(knob):
-        if trainer.id == "native":
+        if trainer.id == BUILT_IN:
             continue
         names = {}
         for algorithm in here:

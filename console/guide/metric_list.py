@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from console.guide.parts import Asked, choice_filter, has_words, shown_text, words_of
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.metric import MetricInfo, metrics
-from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer import BUILT_IN, trainers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ def metrics_page(query: Asked) -> dict[str, object]:
     """Return the context of the tab."""
     kinds = dict.fromkeys(name.partition("/")[0] for name in metrics())
     kind = choice_filter(query, "kind", _("Kind"), [(name, name) for name in kinds])
-    named = [(name, _(info.label)) for name, info in trainers().items() if name != "native"]
+    named = [(name, _(info.label)) for name, info in trainers().items() if name != BUILT_IN]
     trainer = choice_filter(query, "trainer", _("Named by"), named)
     shown = [
         info

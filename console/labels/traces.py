@@ -81,6 +81,7 @@ ITEMS: Mapping[str, Promise] = {
     "copy": gettext_lazy("copy"),
     "memset": gettext_lazy("memset"),
     "operator": gettext_lazy("operator"),
+    "function": gettext_lazy("function"),
 }
 
 

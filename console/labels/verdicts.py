@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy
 
 from console.labels.traces import share_text, time_text
 from jobs.comparison.trace_verdict import TraceVerdict
-from jobs.traces.summary import TraceComparison
+from jobs.traces.difference import TraceComparison
 from profiling.analysis.comparability import MOST_TOLD, Comparability, Factor
 from profiling.counted import counted
 
@@ -43,6 +43,8 @@ def unit_note(compared: TraceComparison) -> str:
         return counted(text % words)
     words |= {"before": time_text(sum(compared.walls[0])), "after": time_text(sum(compared.walls[1]))}
     unit = str(UNITS[compared.per])
+    if compared.of == "functions":
+        return _("%(unit)s of sampled stacks, the time in which a function was the innermost one") % {"unit": unit}
     return _("%(unit)s, of %(before)s before and %(after)s after") % {"unit": unit, **words}
 
 
@@ -103,5 +105,5 @@ def _reason(factor: Factor) -> str:
         case "calls":
             text = _("%(before)s kernels or operators before, %(after)s after")
         case _:
-            text = _("only %(share)s of the names of kernels or operators in common (%(before)s, %(after)s)")
+            text = _("only %(share)s of the names of kernels, operators or functions in common (%(before)s, %(after)s)")
     return counted(text % {"before": before or "—", "after": after or "—", "share": share_text(factor.value)})

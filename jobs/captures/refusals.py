@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.captures.choices import USUAL, RecordableProcess, cannot, choice
+from jobs.catalog.trainer import BUILT_IN
 from jobs.models import Capture, Run
 from profiling.captures.capture import BUSY
 from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS, WHATS, Device, What
@@ -29,8 +30,8 @@ def resolved(
     what: What | None, tool: str, *, run: Run, device: Device, workers: Sequence[RecordableProcess], seconds: float
 ) -> tuple[What, str]:
     """Return what is to be seen and with which tool, where one of the two or none was said. Raises: CaptureRefused."""
-    trainer = run.spec.get("trainer", {}).get("name") or "native"
-    about: Any = {"device": device, "seconds": seconds, "is_beside": trainer != "native"}
+    trainer = run.spec.get("trainer", {}).get("name") or BUILT_IN
+    about: Any = {"device": device, "seconds": seconds, "is_beside": trainer != BUILT_IN}
     if tool:
         if what is None:
             return (shown_by(tool, device) or shown_by(tool))[0], tool

@@ -17,7 +17,7 @@ from jobs.catalog.algorithm import algorithms, expand
 from jobs.catalog.flag import Flag, flags_of
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import folder_entries
-from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer import BUILT_IN, trainers
 from jobs.catalog.value import Scalar, Value, is_storable, plain_number, shown
 
 KnobType = Literal["int", "float", "bool", "choice", "text"]
@@ -91,7 +91,7 @@ class Knob:
         a text that names something may be missing there, and a rule says so.
         """
         low, high = flag.limits or (self.low, self.high)
-        may_be_unset = flag.trainer != "native" or self.type == "text"
+        may_be_unset = flag.trainer != BUILT_IN or self.type == "text"
         is_optional = self.is_optional and may_be_unset and flag.own_default() is None
         return replace(self, choices=flag.choices or self.choices, low=low, high=high, is_optional=is_optional)
 
@@ -100,7 +100,7 @@ class Knob:
         """The trainers that have it, in any version, for any algorithm."""
         return tuple(dict.fromkeys(f.trainer for f in self.flags))
 
-    def default_for(self, algorithm: str, trainer: str = "native", version: str = "", device: str = "auto") -> Value:
+    def default_for(self, algorithm: str, trainer: str = BUILT_IN, version: str = "", device: str = "auto") -> Value:
         """Return the value that the knob has where nobody chose one.
 
         What makes the algorithm comes first (DAPO's upper clip), then what is right on the device (bfloat16 on GPUs),
@@ -109,7 +109,7 @@ class Knob:
         for key in (f"{trainer}/{algorithm}", algorithm, f"{trainer}@{device}", trainer):
             if key in self.defaults:
                 return _unset(self.defaults[key])
-        if trainer != "native" and (flag := self.flag(trainer=trainer, version=version, algorithm=algorithm)):
+        if trainer != BUILT_IN and (flag := self.flag(trainer=trainer, version=version, algorithm=algorithm)):
             own = flag.own_default()
             if own is not None:
                 return self.check(str(own) if self.type in ("choice", "text") else own)

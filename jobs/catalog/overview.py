@@ -10,6 +10,7 @@ from jobs.catalog.algorithm import expand
 from jobs.catalog.metric import metric
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.tables import file_table
+from jobs.catalog.trainer import BUILT_IN
 from profiling.phases import PHASES
 
 Topic = Literal["learn", "rollout", "stability", "speed"]
@@ -87,7 +88,7 @@ def charts_of(spec: RunSpec) -> tuple[OverviewChart, ...]:
 def _is_for(chart: OverviewChart, spec: RunSpec) -> bool:
     if spec.algorithm not in expand(chart.of):
         return False
-    if chart.trainer and (chart.trainer == "native") != spec.is_native:
+    if chart.trainer and (chart.trainer == BUILT_IN) != spec.is_native:
         return False
     if chart.needs and not spec.needs(chart.needs):
         return False

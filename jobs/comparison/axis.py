@@ -18,6 +18,7 @@ from jobs.telemetry.stocks import Stock, StockRequest, read_stocks
 
 AxisName = Literal["time", "tokens", "samples", "gpu_hours"]
 """time: seconds of training, the sum of the step times; gpu_hours: these times the GPUs of the attempt."""
+ChartAxis = Literal["step", AxisName]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from jobs.comparison.axis import AxisName, StepAxis, axes_of
+from jobs.comparison.axis import ChartAxis, StepAxis, axes_of
 from jobs.comparison.read import lane_order
 from jobs.models import Metric, Run
 from jobs.telemetry.clean_series import clean_line, cuts_of
@@ -31,7 +30,7 @@ class ChartRequest:
     smoothing: Smoothing | None = None
     low: float | None = None
     high: float | None = None
-    axis: AxisName | Literal["step"] = "step"
+    axis: ChartAxis = "step"
     check: Callable[[], None] = lambda: None
 
 

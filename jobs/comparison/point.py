@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from jobs.comparison.axis import AxisName, axes_of
+from jobs.comparison.axis import ChartAxis, axes_of
 from jobs.comparison.read import read_summaries_of
 from jobs.comparison.summary import Spot
 from jobs.models import Run
@@ -22,9 +21,7 @@ class RunPoint:
     value: Spot | None
 
 
-def points_at(
-    *, runs: Sequence[Run], name: str, axis: AxisName | Literal["step"], place: float
-) -> tuple[RunPoint, ...]:
+def points_at(*, runs: Sequence[Run], name: str, axis: ChartAxis, place: float) -> tuple[RunPoint, ...]:
     """Return each run at a place of the axis, with as many statements for many runs as for one."""
     ids = [run.pk for run in runs]
     if axis == "step":

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from jobs.comparison.stats import ConfidenceInterval, welch_interval
-from jobs.traces.summary import TraceComparison
+from jobs.traces.difference import TraceComparison
 
 SAME, CLEAR = 0.02, 0.05
 """Below the first share of step time there is no difference: clocks alone move a step by a percent. From the second on

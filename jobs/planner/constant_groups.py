@@ -97,6 +97,7 @@ class MemoryConstants:
     expert_buffer_bytes: float
     fp8_copies: float
     scores: float
+    scores_differentiated: float
     routed_copies: float
     expert_imbalance: float
     offloaded_layers: float
@@ -148,21 +149,32 @@ class NetworkConstants:
     sync_seconds: float
     sync_local_tensor_seconds: float
     sync_local_rate: float
-    sync_ipc_local_tensor_seconds: float
-    sync_ipc_tensor_seconds: float
-    sync_ipc_seconds: float
-    sync_ipc_rate: float
     sync_tensor_seconds: float
     sync_tensor_rate: float
+    sync_ipc_seconds: float
+    sync_ipc_expert_seconds: float
+    sync_ipc_far_expert_seconds: float
+    sync_ipc_rate: float
+    sync_handle_seconds: float
+    sync_regroup_seconds: float
+    sync_bucket_seconds: float
     sync_bucket_tensor_seconds: float
+    sync_bucket_expert_seconds: float
     sync_bucket_rate: float
-    sync_packed_tensor_seconds: float
+    sync_packed_rate: float
+    sync_packed_sharded_rate: float
     sync_group_seconds: float
     sync_group_local_seconds: float
-    sync_broadcast_tensor_seconds: float
+    sync_broadcast_expert_seconds: float
     sync_broadcast_rate: float
+    sync_gather_rate: float
+    sync_slow_rate: float
+    sync_fetch_rate: float
+    sync_delta_expert_seconds: float
     sync_delta_rate: float
+    sync_quantized: float
     sync_band_ipc: float
+    sync_band_handles: float
     sync_band_tensors: float
     sync_band_buckets: float
     sync_band_packed: float
@@ -209,6 +221,8 @@ class SpeedConstants:
     step_seconds: float
     scoring_share: float
     update_share: float
+    update_share_megatron: float
+    pass_seconds: float
     slot_seconds: float
     host_share: float
     host_overlap: float

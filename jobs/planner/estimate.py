@@ -264,15 +264,15 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
         and not training.model.rough_layers
         and training.attends_by != "eager"
         and accelerator.vendor == "nvidia"
-        and accelerator.has_bf16
     )
     is_known = is_known and training.model.cache_layers == training.model.num_layers
     band = usual = constants.estimate.band_experts if training.model.experts else constants.estimate.band_dense
     trained = [each for each in (training, job.critic) if each is not None]
     is_known = is_known and (accelerator.is_host or all(is_measured(each) for each in trained))
-    if not is_known:
+    sharded = [each for each in trained if is_quantized_and_sharded(each)]
+    if not is_known or sharded:
         band = max(band, constants.estimate.band_unmeasured)
-    if any(is_quantized_and_sharded(each) for each in trained):
+    if not all(is_measured(each) for each in sharded):
         band = max(band, constants.estimate.band_sharded_quantized)
     if any(trains_experts_of_modules(each) for each in trained):
         band = max(band, constants.estimate.band_expert_modules)
@@ -290,7 +290,7 @@ def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, 
     if job.fleet.accelerator.is_host:
         return
     for training in (job.policy, job.critic):
-        if training is not None and (is_quantized_and_sharded(training) or not is_measured(training)):
+        if training is not None and not is_measured(training):
             yield doubt_of(training)
             return
 

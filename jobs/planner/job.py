@@ -22,7 +22,7 @@ Allocator = Literal["", "expandable", "blocks"]
 Sampler = Literal["", "sort", "flashinfer"]
 Objective = Literal["lm", "pairs", "scalar"]
 Dispatcher = Literal["alltoall", "flex"]
-SyncTransport = Literal["ipc", "tensors", "buckets", "packed", "broadcast", "deltas"]
+SyncTransport = Literal["ipc", "handles", "tensors", "buckets", "packed", "broadcast", "deltas"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
 
@@ -101,12 +101,15 @@ class Offload:
 
     `activations`: checkpoints of layers go to the host. `between_phases`: weights, gradients and optimizer states are
     moved away while another phase runs on the same devices; `optimizer_between_phases` alone; `copies_process`: all of
-    it, gradient buffers too, while weights have another copy there, which engines are sent (slime). `has_one_thread`: a
-    process updates states on the host with one thread, as those of Ray do unless they ask for more.
+    it, gradient buffers too, while weights have another copy there, which engines are sent (slime).
+    `is_moved_by_phase`: each phase loads what it needs as it begins and sends it back as it ends, where others do so
+    once a step, when engines give way. `has_one_thread`: a process updates states on the host with one thread, as those
+    of Ray do unless they ask for more.
     """
 
     optimizer: float = 0.0
     has_one_thread: bool = False
+    is_moved_by_phase: bool = False
     params: bool = False
     activations: bool = False
     params_between_phases: bool = False
@@ -250,15 +253,17 @@ class Training:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenModel:
     """A model that only scores: reference, reward model, teacher. `shards` as in Layout; `is_offloaded`: in host memory
-    while it is not used. `has_head`: it computes log-probabilities over the vocabulary. `pool`: whose devices it sits
-    on, "policy" or "critic"; or its own role, if it has devices of its own, as many as its layout says. With
-    `weight_bytes` 0 it is the policy with its adapters off, and holds nothing."""
+    while it is not used; `is_swapped_in`: from where it takes the place of the policy's weights for a whole phase (NeMo
+    RL), not unit by unit in each pass. `has_head`: it computes log-probabilities over the vocabulary. `pool`: whose
+    devices it sits on, "policy" or "critic"; or its own role, if it has devices of its own, as many as its layout says.
+    With `weight_bytes` 0 it is the policy with its adapters off, and holds nothing."""
 
     role: Literal["reference", "reward", "teacher"]
     model: ModelShape
     layout: Layout
     weight_bytes: float = 2.0
     is_offloaded: bool = False
+    is_swapped_in: bool = False
     has_head: bool = True
     micro_batch: int = 1
     sequence: int = 2048

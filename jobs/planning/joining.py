@@ -75,15 +75,19 @@ class JoinedRuns(TypedDict):
     joined: NotRequired[list[Joining]]
 
 
+def _joined_runs(project: Project) -> JoinedRuns:
+    joined_runs: JoinedRuns = project.joined_runs
+    return joined_runs
+
+
 def joins(project: Project) -> bool:
     """Return whether finished runs join by themselves."""
-    return not project.joined_runs.get("is_off", False)
+    return not _joined_runs(project).get("is_off", False)
 
 
 def joinings(project: Project) -> Sequence[Joining]:
     """Return what finished runs did, the newest first."""
-    newest: Sequence[Joining] = project.joined_runs.get("joined", ())
-    return newest
+    return _joined_runs(project).get("joined", [])
 
 
 def joining_of(run: Run) -> Joining | None:
@@ -149,7 +153,7 @@ def _made(run: Run, *, state: ClusterState, now: datetime) -> tuple[Joining, Sto
     kind = of_kind(project, planned)
     own = next(each.finished for each in planned if each.finished.run == run.pk)
     accelerator = kind.accelerator.id
-    taken = {} if accelerator in project.joined_runs.get("paused", ()) else _taken(kind, project.plan_constants)
+    taken = {} if accelerator in _joined_runs(project).get("paused", []) else _taken(kind, project.plan_constants)
     changed = {name: entry for name, entry in taken.items() if _is_news(kind.present, name, entry)}
     stored = _stored(project.calibrations.get(accelerator), changed, num_runs=kind.num_runs, now=now)
     joining["accelerator"], joining["num_runs"] = accelerator, kind.num_runs

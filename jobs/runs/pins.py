@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
+from jobs.catalog.trainer import BUILT_IN
 from jobs.models import ENDED, Artifact, Attempt, Run, RunEvent
 from jobs.runs.annotate import ChangeRefused
 from jobs.telemetry.notify import run_changed
@@ -43,7 +44,7 @@ def pin_checkpoint(
 
 
 def _tell_trainer(run: Run, step: int, is_pinned: bool, user: AbstractBaseUser | None, now: datetime) -> None:
-    if run.spec.get("trainer", {}).get("name", "native") != "native":
+    if run.spec.get("trainer", {}).get("name", BUILT_IN) != BUILT_IN:
         text = _(
             "The trainer of this run deletes its checkpoints by its own knobs while it trains. Pin when it has ended."
         )

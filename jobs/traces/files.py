@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from jobs.models import Layer, Trace
 from jobs.traces.imports import store_path
+from profiling.analysis.parts import whole_processes
 from profiling.evidence import RecordedTrace
 from profiling.trace.store import NotAStore, Store, is_of_store, is_whole
 
@@ -63,7 +64,7 @@ def damaged(file_name: str) -> str:
 
 @contextmanager
 def recordings(files: Sequence[File]) -> Iterator[list[RecordedTrace]]:
-    """Lend the files as recordings; what was deleted meanwhile is left out.
+    """Lend the files as recordings, parts of one process as one; what was deleted meanwhile is left out.
 
     Raises: NoAnswer for one that is there and damaged, whether that is seen when it is opened or while it is read.
     """
@@ -78,6 +79,8 @@ def recordings(files: Sequence[File]) -> Iterator[list[RecordedTrace]]:
                 raise _no_answer(file) from error
             recorded.append(RecordedTrace(store=store, role=file.role, rank=file.rank))
         try:
+            if files:
+                recorded = stack.enter_context(whole_processes(recorded, folder=files[0].path.parent))
             yield recorded
         except Exception as error:
             if not is_of_store(error):

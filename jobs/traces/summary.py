@@ -1,69 +1,15 @@
-"""What the analysis says of a trace: its files, on one clock with the phases of its run; and of two traces together."""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
-
-from django.utils.translation import gettext as _
+"""What the analysis says of a trace: its files, on one clock with the phases of its run."""
 
 from jobs.models import Trace
 from jobs.telemetry.spans import as_phase_spans
-from jobs.traces.files import File, files_of, recordings
+from jobs.traces.files import files_of, recordings
 from jobs.traces.phases import read_phases
 from jobs.traces.results import answer
-from profiling.analysis.comparability import Comparability, comparability, facts_of
-from profiling.analysis.difference import ComparedCapture, Difference, difference
-from profiling.analysis.intervals import total
-from profiling.analysis.phases import phases_of
-from profiling.analysis.rollout import engine_tokens
-from profiling.analysis.stretches import WHOLE, By, Source, Stretches
-from profiling.analysis.summary import OpenedTrace, TraceSummary, open_trace, summarise
-from profiling.analysis.work import WorkerEvents
-from profiling.evidence import PhaseSpans, RecordedTrace, Step
+from profiling.analysis.stretches import By
+from profiling.analysis.summary import TraceSummary, summarise
+from profiling.evidence import PhaseSpans
 
 Window = tuple[int, int]
-Worker = tuple[str, int]
-
-
-Per = Literal["", "step", "window", "second", "token"]
-"""What the times of a difference are of; "": a step where both traces have steps, else the window."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What of a trace is held against another one: a worker and a window of it (None: as the trace has them).
-
-    `tokens`: of a step (of the window, without steps), for times per token; 0: as the passes of an engine tell.
-    """
-
-    worker: Worker | None = None
-    window: Window | None = None
-    tokens: float = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceComparison:
-    """What differs, which worker of each trace it is about, and who there are. `per` is what its times are of.
-
-    `sources`: where the steps of each are from. `is_cut`: one of the traces holds too many events, so that only its
-    first part is used. `walls`: of each step [ns]. `begins`: when each recording begins, in Unix ns.
-    """
-
-    difference: Difference
-    comparability: Comparability
-    per: Per
-    sources: tuple[Source, Source]
-    worker: Worker
-    other_worker: Worker
-    workers: tuple[Worker, ...]
-    other_workers: tuple[Worker, ...]
-    walls: tuple[tuple[int, ...], tuple[int, ...]]
-    begins: tuple[int, int]
-    is_cut: bool
-
-
-class NothingToCompare(ValueError):
-    """Two traces cannot be held against each other; the sentence says why and what to record."""
 
 
 def phases_beside(trace: Trace) -> PhaseSpans:
@@ -86,171 +32,10 @@ def summary_of(
         with recordings(files) as recorded:
             return summarise(recorded, spans, window, drop_first=drop_first, by=by)
 
-    about = (files, _digest(spans), window, drop_first, by)
+    about = (files, digest(spans), window, drop_first, by)
     return answer(trace, about, TraceSummary, work, patience=patience)
 
 
-def _digest(spans: PhaseSpans) -> tuple[int, int, int]:
+def digest(spans: PhaseSpans) -> tuple[int, int, int]:
     """Return what tells these phases from those of the same time a moment later."""
     return len(spans), int(spans.start.sum()), int(spans.duration.sum())
-
-
-def compare(
-    one: Trace,
-    other: Trace,
-    *,
-    before: Compared = Compared(),
-    after: Compared = Compared(),
-    drop_first: bool = False,
-    per: Per = "",
-    patience: float | None = None,
-) -> TraceComparison:
-    """Return what differs from one trace to another.
-
-    By default the first worker that both have, else the first of each; per step where both have steps, else of what
-    was recorded as a whole. Raises: NothingToCompare; NoAnswer.
-    """
-    sides = [(trace.name, files_of(trace), phases_beside(trace)) for trace in (one, other)]
-    worker, other_worker = before.worker, after.worker
-
-    def work() -> TraceComparison:
-        (name, files, spans), (other_name, other_files, other_spans) = sides
-        both = sorted(_workers(files) & _workers(other_files))
-        alone, other_alone = worker or next(iter(both), None), other_worker or worker or next(iter(both), None)
-        with (
-            recordings(_files_of(files, alone)) as recorded,
-            recordings(_files_of(other_files, other_alone)) as other_recorded,
-        ):
-            opened = [
-                _opened(name, recorded, spans, before, drop_first),
-                _opened(other_name, other_recorded, other_spans, after, drop_first),
-            ]
-            unit = _unit(per, opened)
-            if unit == "window":
-                opened = [side.as_window() for side in opened]
-            left, right = opened
-            common = sorted(set(left.workers) & set(right.workers))
-            own = left.chosen(worker or (common[0] if common else None))
-            theirs = right.chosen(other_worker or (own if own in right.workers else None))
-            captures = (left.capture(own, unit, before.tokens), right.capture(theirs, unit, after.tokens))
-            facts = [
-                facts_of(side.opened.works[key], side.opened.stores[key], capture.whole)
-                for side, key, capture in zip(opened, (own, theirs), captures, strict=True)
-            ]
-            fit = comparability(facts[0], facts[1], (captures[0].count, captures[1].count))
-            return TraceComparison(
-                difference=difference(*captures),
-                comparability=fit,
-                per=unit,
-                sources=(left.opened.stretches.source, right.opened.stretches.source),
-                worker=own,
-                other_worker=theirs,
-                workers=tuple(sorted({*left.workers, *_workers(files)})),
-                other_workers=tuple(sorted({*right.workers, *_workers(other_files)})),
-                walls=(captures[0].walls, captures[1].walls),
-                begins=(_begin(recorded), _begin(other_recorded)),
-                is_cut=left.opened.is_cut or right.opened.is_cut,
-            )
-
-    about = ([(files, _digest(spans)) for _name, files, spans in sides], before, after, drop_first, per)
-    return answer(one, about, TraceComparison, work, patience=patience)
-
-
-def _begin(recorded: Sequence[RecordedTrace]) -> int:
-    return min((one.begin for one in recorded), default=0)
-
-
-def _workers(files: Sequence[File]) -> set[Worker]:
-    """Return the workers that the files are of, as the run says; of some files nobody says it."""
-    return {(file.role, file.rank) for file in files if file.role}
-
-
-def _files_of(files: Sequence[File], worker: Worker | None) -> Sequence[File]:
-    """Return the files of one worker where it is known of all of them, so that the others need not be read."""
-    if worker is None or not all(file.role for file in files):
-        return files
-    role = worker[0].partition("/")[0]  # one process of several
-    return [file for file in files if (file.role, file.rank) == (role, worker[1])] or files
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """One of the two traces, opened; `steps` are those that count."""
-
-    name: str
-    opened: OpenedTrace
-    steps: tuple[Step, ...]
-    spans: PhaseSpans
-
-    @property
-    def workers(self) -> dict[Worker, WorkerEvents]:
-        """Those who did something in the steps."""
-        return {
-            key: work
-            for key, work in self.opened.works.items()
-            if any(step.begin < work.end and work.begin < step.end for step in self.steps)
-        }
-
-    def as_window(self) -> "_Side":
-        """Return the same with its window as one."""
-        opened = self.opened
-        whole = (Step(number=WHOLE, begin=opened.begin, end=opened.end),) if opened.end > opened.begin else ()
-        return replace(self, opened=replace(opened, stretches=Stretches(source="window", steps=whole)), steps=whole)
-
-    def chosen(self, worker: Worker | None) -> Worker:
-        """Return a worker that is there, by default the one with most work. Raises: NothingToCompare."""
-        workers = self.workers
-        if not workers:
-            text = _("%(name)s holds nothing of a worker in this window. Choose a longer one.")
-            raise NothingToCompare(text % {"name": self.name})
-        if worker is None:
-            return max(workers, key=lambda key: (_weight(workers[key]), -key[1]))
-        if worker not in workers:
-            text = _("%(worker)s did nothing in %(name)s. Its workers are %(workers)s.")
-            names = ", ".join(f"{role} {rank}".strip() for role, rank in sorted(workers))
-            called = f"{worker[0]} {worker[1]}".strip()
-            raise NothingToCompare(text % {"worker": called, "name": self.name, "workers": names})
-        return worker
-
-    def capture(self, worker: Worker, per: Per, tokens: float) -> ComparedCapture:
-        """Return what is compared of a worker. Raises: NothingToCompare where nobody tells of tokens."""
-        work = self.opened.works[worker]
-        steps = tuple(step for step in self.steps if step.begin < work.end and work.begin < step.end)
-        capture = ComparedCapture(
-            work=work,
-            steps=steps,
-            phases=phases_of(self.spans, role=worker[0], rank=worker[1], work=work),
-            host=self.opened.stretches.on_host(worker, steps),
-        )
-        if per == "second":
-            return replace(capture, units=total(capture.whole) / 1e9)
-        if per != "token":
-            return capture
-        count = tokens * len(steps) or engine_tokens(work, capture.whole)
-        if not count:
-            text = _("Nothing in %(name)s tells of tokens. Say how many a step has (the window, without steps).")
-            raise NothingToCompare(text % {"name": self.name})
-        return replace(capture, units=float(count))
-
-
-def _opened(name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, side: Compared, drop_first: bool) -> _Side:
-    """Return a trace with its steps. Raises: NothingToCompare."""
-    opened = open_trace(recorded, spans, side.window)
-    if not opened.works:
-        text = _("%(name)s holds no events of a worker yet. Wait until its files are imported, or record operators.")
-        raise NothingToCompare(text % {"name": name})
-    steps = opened.stretches.steps
-    return _Side(name=name, opened=opened, steps=steps[1:] if drop_first and len(steps) > 1 else steps, spans=spans)
-
-
-def _unit(per: Per, sides: Sequence[_Side]) -> Per:
-    """Return what times are told of. Raises: NothingToCompare where steps are asked for and there are none."""
-    lacking = next((side.name for side in sides if not side.opened.stretches.has_steps), None)
-    if per == "step" and lacking is not None:
-        text = _("%(name)s has no complete step in what is compared. Compare whole windows, seconds or tokens instead.")
-        raise NothingToCompare(text % {"name": lacking})
-    return per or ("step" if lacking is None else "window")
-
-
-def _weight(work: WorkerEvents) -> int:
-    return len(work.device) or len(work.events)

@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 
-from profiling.analysis import idle
 from profiling.analysis.budget import KINDS, kinds_of
 from profiling.analysis.intervals import Intervals, covered, interval, joined, owned, partition, total, union
 from profiling.analysis.intervals import difference as without
@@ -236,7 +235,7 @@ def _add_innermost(table: _Table, kind: str, work: WorkerEvents, nests: Sequence
 
     The name is "" where nothing was recorded.
     """
-    lead = idle.main_lane(work)
+    lead = work.main_lane
     left = moments
     for nest in nests:
         for lane in sorted(np.unique(nest.events.lane).tolist(), key=lambda lane: lane != lead):

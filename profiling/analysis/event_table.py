@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from profiling.trace.category import Category
+from profiling.trace.lanes import of_stream
 from profiling.trace.store import Lane, Store
 
 Field = Literal["name", "category", "lane", "length", "bytes"]
@@ -149,7 +150,7 @@ def _number(field: Field, text: str, tokens: list[tuple[str, bool]]) -> float:
 def lane_name(lane: Lane) -> str:
     """Return what a lane is called where conditions ask for it."""
     if lane.kind == "stream" and not lane.title:
-        return f"GPU {lane.device}, stream {lane.stream}"
+        return of_stream(f"GPU {lane.device}" if lane.device >= 0 else "GPU", lane.stream)
     return ", ".join(part for part in (lane.thread or (f"thread {lane.tid}" if lane.tid else ""), lane.title) if part)
 
 

@@ -82,6 +82,23 @@ class Flame:
 
 def flame(store: Store, *, begin: int, end: int, by: By) -> Flame:
     """Return where the time of [begin, end) (Unix ns) goes on all threads together. Raises: TooManyEvents."""
+    tree, category = _read(store, begin, end, by)
+    return tree.summed(store, category, begin, end)
+
+
+def own_times(store: Store, *, begin: int, end: int, by: By) -> dict[str, int]:
+    """Return how long each name was the innermost in [begin, end) (Unix ns), on all threads together [ns].
+
+    Raises: TooManyEvents.
+    """
+    tree, _ = _read(store, begin, end, by)
+    _, own = tree.times(begin, end)
+    sums = np.bincount(np.array(tree.name_of, np.int64), weights=own, minlength=len(store.names))
+    return {store.names[number]: int(sums[number]) for number in np.flatnonzero(sums).tolist()}
+
+
+def _read(store: Store, begin: int, end: int, by: By) -> tuple["_Tree", Ints]:
+    """Return the paths of a window and the category of each event of theirs, in their order. Raises: TooManyEvents."""
     lanes = [lane.id for lane in store.lanes if lane.kind == "thread" or (by == "ranges" and lane.kind == "phase")]
     categories = [int(one) for one in _CATEGORIES[by]]
     rows = store.sql(
@@ -100,7 +117,7 @@ def flame(store: Store, *, begin: int, end: int, by: By) -> Flame:
     thread_of = _threads(store)
     thread = thread_of[events["lane"]] if count else np.empty(0, np.int64)
     tree = _Tree(thread, events["ts"].astype(np.int64), events["dur"].astype(np.int64), events["name"].astype(np.int64))
-    return tree.summed(store, events["cat"][tree.order].astype(np.int64), begin, end)
+    return tree, events["cat"][tree.order].astype(np.int64)
 
 
 def _threads(store: Store) -> Ints:
@@ -146,14 +163,20 @@ class _Tree:
             self.depth_of += [level] * len(keys)
             above = rows
 
+    def times(self, begin: int, end: int) -> tuple[Ints, Ints]:
+        """Return the time of each node in [begin, end), and that without the nodes below [nodes]. [ns]"""
+        n = len(self.parent_of)
+        parent = np.array(self.parent_of, np.int64)
+        length = np.minimum(self.ts + self.dur, end) - np.maximum(self.ts, begin)
+        total = np.bincount(self.node, weights=length, minlength=n).astype(np.int64)
+        inner = np.bincount(parent[parent >= 0], weights=total[parent >= 0], minlength=n).astype(np.int64)
+        return total, np.maximum(total - inner, 0)
+
     def summed(self, store: Store, category: Ints, begin: int, end: int) -> Flame:
         n = len(self.parent_of)
         parent, name = np.array(self.parent_of, np.int64), np.array(self.name_of, np.int64)
-        length = np.minimum(self.ts + self.dur, end) - np.maximum(self.ts, begin)
-        total = np.bincount(self.node, weights=length, minlength=n).astype(np.int64)
+        total, own = self.times(begin, end)
         count = np.bincount(self.node, minlength=n)
-        inner = np.bincount(parent[parent >= 0], weights=total[parent >= 0], minlength=n).astype(np.int64)
-        own = np.maximum(total - inner, 0)
         kind = np.zeros(n, np.int64)
         kind[self.node] = category
         largest = _largest(parent, total)

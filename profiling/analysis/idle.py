@@ -4,7 +4,7 @@ The causes claim in the order of CAUSES, so that a moment at which several hold 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from profiling.analysis.nested import Nest
 from profiling.analysis.phases import WorkerPhases
 from profiling.analysis.work import AWAITS, LONG, Events, WorkerEvents
 from profiling.trace.category import Category
+from profiling.trace.names import numbers_of
 
 CAUSES = (
     "dependency",
@@ -83,29 +84,24 @@ class Gap:
 def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
     """Return what claims an idle moment of a worker's device, the first claim counting most."""
     host, lead = work.host, work.leading
-    loader = [i for i, name in enumerate(work.names) if _LOADER.search(name)]
-    calls = lead.of(Category.RUNTIME)
-    waits = [i for i, name in enumerate(work.names) if _WAITS.search(name)]
-    meetings = [i for i, name in enumerate(work.names) if _MEETS.search(name)]
-    loading = lead.of(Category.RANGE, Category.OPERATOR)
+    inside = lead.of(Category.RANGE, Category.OPERATOR)
     queued, late = _by_launch(work)
-    program = [i for i, name in enumerate(work.names) if OF_PROGRAM.search(name)]
     overhead = work.events.of(Category.OVERHEAD)
+    is_program = np.isin(overhead.name, numbers_of(work.names, OF_PROGRAM))
     ordered = [
         ("dependency", queued),
-        ("profiler", overhead.take(~np.isin(overhead.name, program)).union),
+        ("profiler", overhead.take(~is_program).union),
         ("collector", host.of(Category.COLLECTOR).union),
-        ("data_wait", joined(_named(loading, loader).union, *_phase(phases, "data_wait"))),
-        ("capture", _captures(host.of(Category.RUNTIME, Category.SYNC), work.names)),
-        ("synchronisation", joined(lead.of(Category.SYNC).union, _named(calls, waits).union)),
-        ("communication", joined(host.of(Category.COMMUNICATION).union, _named(loading, meetings).union)),
+        ("data_wait", joined(work.called(_LOADER, inside).union, *_phase(phases, "data_wait"))),
+        ("capture", _captures(work)),
+        ("synchronisation", joined(lead.of(Category.SYNC).union, work.called(_WAITS, lead.of(Category.RUNTIME)).union)),
+        ("communication", joined(host.of(Category.COMMUNICATION).union, work.called(_MEETS, inside).union)),
     ]
     if work.has_device:  # else an operator is the work itself
         preparing = lead.of(Category.OPERATOR, Category.RUNTIME, Category.BATCH).union
-        ordered.append(("launch", joined(preparing, overhead.take(np.isin(overhead.name, program)).union)))
+        ordered.append(("launch", joined(preparing, overhead.take(is_program).union)))
         # whichever thread waits for a result: while another one prepares work, it is that one that is late
-        awaits = [i for i, name in enumerate(work.names) if AWAITS.search(name)]
-        ordered.append(("synchronisation", _named(host, awaits).union))
+        ordered.append(("synchronisation", work.called(AWAITS, host).union))
     ordered += [
         ("python", work.long_frames.union),
         ("launch", late),
@@ -113,32 +109,27 @@ def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
         ("waiting", phases.other_workers),
     ]
     # what is left: the CPU was late, and calls on both sides, or a range, tell where it was
-    inside = host.of(Category.RANGE, Category.BATCH, Category.OPERATOR, Category.RUNTIME)
-    ordered.append(("launch" if work.has_device else "program", joined(_pauses(lead.of(*_CALLS)), inside.union)))
+    covering = host.of(Category.RANGE, Category.BATCH, Category.OPERATOR, Category.RUNTIME)
+    ordered.append(("launch" if work.has_device else "program", joined(_pauses(lead.of(*_CALLS)), covering.union)))
     on_cpu, off_cpu = work.scheduled
     # a sample stands until the next one, but scheduling knows when its thread was taken off the CPU
     ordered += [("native", on_cpu), ("off_cpu", off_cpu), ("native", work.long_samples.union)]
     return ordered
 
 
-def _captures(calls: Events, names: Sequence[str]) -> Intervals:
+def _captures(work: WorkerEvents) -> Intervals:
     """Return when threads put launches into a graph (CUDA's or HIP's), and made graphs ready."""
-
-    def rows_of(pattern: re.Pattern[str]) -> Ints:
-        return np.flatnonzero(np.isin(calls.name, [i for i, name in enumerate(names) if pattern.search(name)]))
-
-    begins, ends, ready = rows_of(_BEGINS_CAPTURE), rows_of(_ENDS_CAPTURE), rows_of(_MAKES_READY)
-    ends_of = {
-        lane: np.sort(calls.end[ends[calls.lane[ends] == lane]]) for lane in np.unique(calls.lane[begins]).tolist()
-    }
+    calls = work.host.of(Category.RUNTIME, Category.SYNC)
+    begins, ends = work.called(_BEGINS_CAPTURE, calls), work.called(_ENDS_CAPTURE, calls)
+    ends_of = {lane: np.sort(ends.on([lane]).end) for lane in np.unique(begins.lane).tolist()}
     first, last = [], []
-    for row in begins.tolist():
-        own = ends_of[int(calls.lane[row])]
-        at = int(np.searchsorted(own, calls.ts[row]))
-        if at < len(own):
-            first.append(int(calls.ts[row]))
-            last.append(int(own[at]))
-    return joined(union(np.array(first, np.int64), np.array(last, np.int64)), calls.take(ready).union)
+    for lane, begin in zip(begins.lane.tolist(), begins.ts.tolist(), strict=True):
+        at = int(np.searchsorted(ends_of[lane], begin))
+        if at < len(ends_of[lane]):
+            first.append(begin)
+            last.append(int(ends_of[lane][at]))
+    ready = work.called(_MAKES_READY, calls).union
+    return joined(union(np.array(first, np.int64), np.array(last, np.int64)), ready)
 
 
 def _pauses(calls: Events) -> Intervals:
@@ -175,10 +166,6 @@ def _by_launch(work: WorkerEvents) -> tuple[Intervals, Intervals]:
     is_queued[is_linked] = launched[order][row[is_linked]] <= begin[is_linked]
     is_late = is_linked & ~is_queued & (end - begin < LEAST)
     return Intervals(begin[is_queued], end[is_queued]), Intervals(begin[is_late], end[is_late])
-
-
-def _named(events: Events, names: Sequence[int]) -> Events:
-    return events.take(np.isin(events.name, names))
 
 
 def _phase(phases: WorkerPhases, key: str) -> list[Intervals]:
@@ -251,8 +238,3 @@ def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
         open_rows = np.flatnonzero(rows < 0)
         rows[open_rows] = nest.innermost(np.full(len(open_rows), lane, np.int64), moments[open_rows])
     return [work.name(int(nest.events.name[row])) if row >= 0 else "" for row in rows.tolist()]
-
-
-def main_lane(work: WorkerEvents) -> int:
-    """Return the thread that leads a worker, -1 for none."""
-    return work.main_lane

@@ -74,12 +74,6 @@ def _in_trace(work: WorkerEvents) -> dict[str, Intervals]:
     return dict(sorted(intervals.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])))
 
 
-def workers_of(spans: PhaseSpans) -> list[tuple[str, int]]:
-    """Return role and rank of all who told phases, without the controller, which only waits for the others."""
-    pairs = set(zip(spans.role.tolist(), spans.rank.tolist(), strict=True))
-    return sorted(pair for pair in pairs if pair[0] != CONTROLLER)
-
-
 def last_in(spans: PhaseSpans, phase: str, begin: int, end: int) -> tuple[str, int] | None:
     """Return who of the workers ends a phase last within [begin, end): the one that the step waits for."""
     until = np.minimum(spans.start + spans.duration, end)

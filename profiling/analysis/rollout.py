@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import Intervals, Ints
-from profiling.analysis.stats import percentile
 from profiling.analysis.work import WorkerEvents
 from profiling.trace.category import Category
 
@@ -44,27 +43,20 @@ class Batches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """The long tail of one rollout. Times in Unix ns; tokens None where nobody told them.
+    """The long tail of one rollout. Times in Unix ns.
 
-    By its batches it begins when the last pass with more than a tenth of the most requests ends: then nine in ten
+    It begins when the last pass with more than a tenth of the most requests ends: then nine in ten
     are done, where all had begun together; else it is a lower bound of what is left.
     """
 
     begin: int
     tail: int
     end: int
-    p50_tokens: int | None = None
-    p99_tokens: int | None = None
 
     @property
     def share(self) -> float:
         """The tail's share of the rollout."""
         return (self.end - self.tail) / (self.end - self.begin) if self.end > self.begin else 0.0
-
-    @property
-    def spread(self) -> float | None:
-        """The 99th percentile of tokens divided by the median."""
-        return self.p99_tokens / self.p50_tokens if self.p50_tokens and self.p99_tokens else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,21 +118,6 @@ def tail_of_batches(own: Batches) -> Tail | None:
     ends = own.ts + own.dur
     full = np.flatnonzero(own.requests > round((1 - DONE) * int(own.requests.max()), 6))
     return Tail(begin=int(own.ts[0]), tail=int(ends[full[-1]]), end=int(ends.max()))
-
-
-def tail_of_requests(begin: int, finished: Ints, tokens: Ints | None = None) -> Tail | None:
-    """Return the tail of requests that were given at `begin` and finished at `finished` [n]; None without any."""
-    if not len(finished):
-        return None
-    ordered = np.sort(finished)
-    at = max(int(np.ceil(DONE * len(ordered) - 1e-9)) - 1, 0)
-    return Tail(
-        begin=begin,
-        tail=int(ordered[at]),
-        end=int(ordered[-1]),
-        p50_tokens=None if tokens is None else percentile(tokens, 50),
-        p99_tokens=None if tokens is None else percentile(tokens, 99),
-    )
 
 
 def rollout(work: WorkerEvents, rollouts: Sequence[tuple[int, int]], begin: int, end: int) -> RolloutSummary | None:

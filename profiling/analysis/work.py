@@ -12,6 +12,7 @@ from profiling.analysis.frames import NONE, Frames, frames_in
 from profiling.analysis.intervals import EMPTY, Bools, Intervals, Ints, difference, interval, joined, union
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.launches import launch_names
+from profiling.trace.names import numbers_of
 from profiling.trace.scheduling import ON_CPU, SCHEDULING
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ class WorkerEvents:
 
     @cached_property
     def _launches_unseen(self) -> bool:
-        launches = [i for i, name in enumerate(self.names) if _LAUNCHES.search(name)]
-        return bool(np.isin(self.host.of(Category.RUNTIME).name, launches).any())
+        return len(self.called(_LAUNCHES, self.host.of(Category.RUNTIME))) > 0
 
     @cached_property
     def collectives(self) -> Events:
@@ -157,7 +157,7 @@ class WorkerEvents:
 
     @cached_property
     def main_lane(self) -> int:
-        """The thread that leads: the one with the steps, else with most calls of the device, else most operators."""
+        """The thread that leads, -1 for none: that of the steps, else of most calls of the device, else operators."""
         for categories in ((Category.STEP,), (Category.RUNTIME,), (Category.OPERATOR, Category.RANGE)):
             events = self.host.of(*categories)
             if len(events):
@@ -231,6 +231,10 @@ class WorkerEvents:
         """Return a name by its number."""
         return self.names[number]
 
+    def called(self, pattern: re.Pattern[str], events: Events) -> Events:
+        """Return those of its events in whose names the pattern is found."""
+        return events.take(np.isin(events.name, numbers_of(self.names, pattern)))
+
 
 _LAUNCHES = re.compile(r"Launch(?:Cooperative)?Kernel|GraphLaunch|ModuleLaunch")
 _NUMBERED = re.compile(r", (?:op_id|seq) = \d+(?:, (?:op_id|seq|sizes|input_op_ids) = .*)?$")
@@ -267,7 +271,7 @@ def read(
     """Return the events of a store that touch [begin, end), all of them without a window."""
     columns = store.events(begin=begin, end=end, categories=[int(one) for one in _READ], columns=_COLUMNS)
     whole = {name: values.astype(np.int64, copy=False) for name, values in columns.items()}
-    awaits = [i for i, name in enumerate(store.names) if AWAITS.search(name)]
+    awaits = numbers_of(store.names, AWAITS)
     if awaits:
         frames = store.sql(
             "SELECT * FROM ev WHERE cat = ? AND list_contains(?, name) AND ts < ? AND ts + dur > ?",

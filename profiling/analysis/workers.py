@@ -73,6 +73,14 @@ def label(work: WorkerEvents) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def device_words(device: int | None, *, whose: str = "") -> str:
+    """Return how a sentence calls a device: "device 0 of policy 1", "the device" where its number is not told (-1), and
+    "the CPU" for None.
+    """
+    what = "the CPU" if device is None else f"device {device}" if device >= 0 else "the device"
+    return f"{what} of {whose}" if whose else what
+
+
 def device_name(work: WorkerEvents, store: "Store") -> str:
     """Return what the first device of a worker is called, "" where the trace does not tell."""
     numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 from profiling.analysis.budget import WorkerBudget, budget
 from profiling.analysis.summary import MOST_EVENTS, open_works
 from profiling.analysis.work import WorkerEvents
+from profiling.analysis.workers import device_words
 from profiling.diagnosis.device_work import DeviceWork
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, RecordedTrace, Step, phase_spans
@@ -60,9 +61,9 @@ class FileBudget:
     def words(self) -> dict[str, object]:
         """How a sentence calls the worker, its device and over what it was looked at."""
         devices = sorted({lane.device for lane in self.work.lanes.values() if lane.kind == "stream"})
-        device = f"device {devices[0]}" if devices else "the CPU"
-        whose = f" of {self.work.role} {self.work.rank}" if self.work.role else ""
-        return {"device": f"{device}{whose}", "steps": len(self.budget.steps) if self.has_steps else 0}
+        whose = f"{self.work.role} {self.work.rank}" if self.work.role else ""
+        device = device_words(next(iter(devices), None), whose=whose)
+        return {"device": device, "steps": len(self.budget.steps) if self.has_steps else 0}
 
     def observation(self, value: float, **words: object) -> Observation:
         """Return what a rule measured of it."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from profiling.analysis.workers import device_words
 from profiling.evidence import Evidence, Floats, Ints, RecordedTrace
 
 
@@ -26,9 +27,8 @@ class Counter:
     @property
     def words(self) -> dict[str, object]:
         """How a sentence calls what it is of."""
-        worker = f"{self.recorded.role} {self.recorded.rank}" if self.recorded.role else self.process
-        whose = f" of {worker}" if worker else ""
-        return {"device": f"device {self.device}{whose}"}
+        whose = f"{self.recorded.role} {self.recorded.rank}" if self.recorded.role else self.process
+        return {"device": device_words(self.device if self.device >= 0 else None, whose=whose)}
 
 
 def counters(evidence: Evidence, *names: str) -> list[Counter]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from profiling.analysis.intervals import Intervals, clipped, total, union
 from profiling.analysis.repetition import common, found_steps
 from profiling.analysis.window import steps
+from profiling.analysis.workers import device_words
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, Ints, RecordedTrace, Step
 from profiling.trace.category import DEVICE, Category
@@ -114,8 +115,8 @@ class DeviceWork:
     @property
     def words(self) -> dict[str, object]:
         """How a sentence calls it."""
-        whose = f" of {self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
-        return {"device": f"device {self.device}{whose}"}
+        whose = f"{self.recorded.role} {self.recorded.rank}" if self.recorded.role else ""
+        return {"device": device_words(self.device, whose=whose)}
 
     def observation(self, value: float, *, is_firing: bool | None = None, **words: object) -> Observation:
         """Return what a rule measured of it over the whole window."""

@@ -81,6 +81,11 @@ class Lanes:
         return list(enumerate(self._lanes))
 
 
+def of_stream(title: str, stream: int) -> str:
+    """Return the title of a lane that is beside a stream: "waits, stream 7", "waits" where no stream is told (-1)."""
+    return f"{title}, stream {stream}" if stream >= 0 else title
+
+
 def _kept(kind: LaneKind, process: str, pid: int, thread: str, tid: int, device: int, stream: int, title: str) -> Lane:
     """Return the properties of a lane as they are kept: texts that end, numbers that fit."""
     pid, tid, stream = _bounded(pid), _bounded(tid), _bounded(stream)

@@ -7,6 +7,8 @@ for a property of the device: the launch is the one that is called so.
 import re
 from collections.abc import Sequence
 
+from profiling.trace.names import numbers_of
+
 _LAUNCH = re.compile(r"launch|memcpy|memset|graph", re.I)
 
 
@@ -17,4 +19,4 @@ def is_launch(name: str) -> bool:
 
 def launch_names(names: Sequence[str]) -> list[int]:
     """Return the numbers of those among some names."""
-    return [number for number, name in enumerate(names) if is_launch(name)]
+    return numbers_of(names, _LAUNCH)

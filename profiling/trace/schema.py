@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the tables: a store of another one cannot be read."""
 
-REVISION = 9
+REVISION = 10
 """Of what is made of a file: a store of an older one can be read, but lacks lanes, links or names that an import makes
 today. 2: frames on lanes of their own, links from forward to backward, owners of waits, exact times of day. 3: launches
 of Ascend's tasks, copies in profiles of XLA, asynchronous events, memory snapshots without times in their order. 4:
 launches that rocmProfileData's converter and rocprof draw, samples of stacks and functions of Python in Chrome traces.
 5: streams of TensorFlow's timelines. 6: operators, frames and steps in databases of Ascend, launches of its newer
 traces. 7: what devices of rocprofv3 and XLA are called, traces of an event a line, the time of day of traces that
-something follows. 8: samples of the CPU and scheduling in exports of nsys. 9: who called what took
-long, and calls of libraries, in exports of nsys; steps that a host numbers and operators of a CPU, in profiles of XLA.
+something follows. 8: samples of the CPU and scheduling in exports of nsys. 9: who called what took long, in exports of
+nsys. 10: processes of rocprofv3's tables; calls of libraries in exports of nsys; steps that a host numbers and
+operators of a CPU in profiles of XLA.
 """
 
 EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")

@@ -182,6 +182,11 @@ export function csrfHeaders() {
   return carried ? JSON.parse(carried) : {};
 }
 
+/** Return the name of a device: "GPU 3"; "GPU" where its number is not told (-1). */
+export function gpuName(/** @type {number} */ device) {
+  return device >= 0 ? fill(gettext("GPU %(n)s"), { n: device }) : gettext("GPU");
+}
+
 /** Return the name of a lane: "policy 0", "vLLM 1", "driver". */
 export function laneName(/** @type {{ role: string, rank: number }} */ { role, rank }) {
   return role === "driver" || role === "runner" ? role : `${roleName(role)} ${rank}`;

@@ -223,6 +223,8 @@ class TracePage {
     const body = find("[data-body]");
     body.hidden = !has;
     body.dataset.lanes = hasLanes ? "some" : "none"; // without lanes the curves stand below the axis
+    find("[data-dock]").hidden = this.layers.numReady === 0; // it tells of files alone
+    find(".trace-side").hidden = !(has || !this.isStarted || this.layers.isWaiting);
     const empty = field("empty");
     empty.hidden = has;
     if (has || !this.isStarted) return;

@@ -2,6 +2,7 @@
 
 import { send } from "./api.js";
 import { find, jsonOf } from "./dom.js";
+import { onDrop } from "./drop.js";
 import { bytes, csrfHeaders, el, fill, gettext, messageOf } from "./format.js";
 
 const RETRIES = 6;
@@ -136,19 +137,7 @@ if (zone) {
   find("[data-stop]").addEventListener("click", () => {
     if (current) current.isStopped = true;
   });
-  for (const name of ["dragenter", "dragover"])
-    zone.addEventListener(name, (event) => {
-      event.preventDefault();
-      zone.dataset.over = "";
-    });
-  for (const name of ["dragleave", "drop"])
-    zone.addEventListener(name, () => {
-      delete zone.dataset.over;
-    });
-  zone.addEventListener("drop", (event) => {
-    event.preventDefault();
-    start([...(event.dataTransfer?.files ?? [])]);
-  });
+  onDrop(zone, start);
   addEventListener("beforeunload", (event) => {
     if (current) event.preventDefault();
   });

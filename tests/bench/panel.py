@@ -8,17 +8,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from tests.bench.stage import ROOT, Result, environment, measure, print_table
+from tests.bench.web.console import wait_for
 
 COMMAND = "python -m tests.bench.panel"
 PORT = 18461
 PAGE = "/runs/new?recipe=verl-grpo-qwen3-8b&accelerator=h200-sxm&nodes=1&devices_per_node=8"
-START_SECONDS = 60
 REST_MS = 1500  # between keys, so that advice and previews of the last one are over
 FOLLOWED = """(text) => new Promise((done) => {
   const input = document.querySelector('[name="knobs.rollout.gpu_memory_fraction"]');
@@ -48,7 +45,7 @@ def main() -> None:
                 made = subprocess.run(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
                 web = subprocess.Popen([sys.executable, "manage.py", "web"], cwd=ROOT, env=env)
                 try:
-                    _wait_for(f"{url}/signin")
+                    wait_for(f"{url}/signin")
                     print_table([_typed(url, made.stdout.strip())])
                 finally:
                     web.terminate()
@@ -82,18 +79,6 @@ def _typed(url: str, session: str) -> Result:
     return Result(
         what="key to the planner's panel, full spec of verl", median=median, spread=spread, unit="ms", command=COMMAND
     )
-
-
-def _wait_for(url: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except (urllib.error.URLError, OSError):
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
 
 
 def _inside() -> None:

@@ -10,19 +10,16 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 
 from profiling.trace.schema import StoreFacts
 from tests.bench.stage import ROOT, Result, environment, print_table
+from tests.bench.web.console import wait_for
 
 COMMAND = "python -m tests.bench.timeline"
 PORT = 18462
-START_SECONDS = 60
 GATES = {"fps": 55.0, "first": 1000.0}
 BEGIN = 1_790_857_026_000_000_000
 THREADS, STREAMS = 16, 16
@@ -93,7 +90,7 @@ def main() -> None:
                 )
                 web = subprocess.Popen([sys.executable, "manage.py", "web"], cwd=ROOT, env=env)
                 try:
-                    _wait_for(f"{url}/signin")
+                    wait_for(f"{url}/signin")
                     results = _looked_at(url, session, trace, given.events)
                 finally:
                     web.terminate()
@@ -140,18 +137,6 @@ def _result(what: str, values: list[float], unit: str) -> Result:
     return Result(
         what=what, median=float(np.median(values)), spread=(min(values), max(values)), unit=unit, command=COMMAND
     )
-
-
-def _wait_for(url: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except (urllib.error.URLError, OSError):
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
 
 
 def _inside(events: int) -> None:

@@ -104,6 +104,21 @@ def rocpd_tables(end: str = "_0000ddb5_8903_7903_b269_cd8d3745bb8a") -> dict[str
     }  # fmt: skip
 
 
+def rocprof_tables(folder: Path, *, prefix: str = "77") -> list[Path]:
+    """Return tables of one process: five launches, a ms apart, of kernels that begin 0.5 ms later, and a range."""
+    calls = "Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp"
+    kernels = "Agent_Id,Stream_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp"
+    ms = 1_000_000
+    tables = {
+        "hip_api": [calls, *(f"HIP_API,hipLaunchKernel,77,7,{i},{i * ms},{i * ms + 1000}" for i in range(1, 6))],
+        "kernel": [kernels, *(f"Agent 4,1,gemm,{i},{i * ms + ms // 2},{i * ms + 900_000}" for i in range(1, 6))],
+        "marker_api": [calls, f"MARKER_CORE_RANGE_API,forward,77,7,9,{ms - 5},{6 * ms}"],
+    }
+    for what, lines in tables.items():
+        (folder / f"{prefix}_{what}_trace.csv").write_text("\n".join(lines) + "\n")
+    return [folder / f"{prefix}_{what}_trace.csv" for what in tables]
+
+
 def rpd_tables() -> dict[str, list[tuple[Any, ...]]]:
     """Return a process as tables of rocmProfileData, after its schema 3: a launch, a graph's launch, a copy, ranges."""
     texts = ("", "hipLaunchKernel", "hipGraphLaunch", "hipMemcpyWithStream", "UserMarker", "KernelExecution", "Task")

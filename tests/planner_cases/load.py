@@ -29,7 +29,8 @@ Built = TypeVar("Built")
 _NF4_BYTES = 4.127 / 8  # with double quantization, bytes per element
 _WIDEST_QUANTIZED = 1.25  # 8 bits and their scales
 
-_CASE = {"types", "quality", "source", "text", "framework", "counts", "model", "unsupported", "truth"}
+_CASE = {"types", "quality", "source", "text", "framework", "counts", "model", "unsupported", "assumed", "truth"}
+_WORK = ("lengths", "micro_batch", "layout", "accelerator")
 _FLEET = {
     "accelerator",
     "num_devices",
@@ -56,7 +57,8 @@ class Case:
     ("reserved", and "one_stream" where gradients are made in the stream of all else), or all of a device ("device").
     `job` is None where nothing is trained; `engine` alone is then served. `problem` says why nothing can be computed,
     "" if it can. `method`, `demand`, `is_on_host`: what is asked where the truth is a number of devices; a method is a
-    key of jobs.planner.can_it_run.plans.METHODS.
+    key of jobs.planner.can_it_run.plans.METHODS. `assumed`: what of the work of an update or a scoring pass in a step
+    its source does not say.
     """
 
     id: str
@@ -75,6 +77,7 @@ class Case:
     rollouts: Rollouts | None
     truth: Truth
     problem: str = ""
+    assumed: tuple[str, ...] = ()
     is_ours: bool = True
     method: str = ""
     demand: Demand | None = None
@@ -162,11 +165,22 @@ def _case(id: str, table: object, frameworks: Mapping[str, Any], *, is_ours: boo
         rollouts=rollouts,
         truth=truth,
         problem=problem,
+        assumed=_assumed(given, rollouts),
         is_ours=is_ours,
         method=_method(job),
         demand=_demand(job),
         is_on_host=job is not None and job.policy.offload.optimizer > 0,
     )
+
+
+def _assumed(given: Mapping[str, Any], rollouts: Rollouts | None) -> tuple[str, ...]:
+    """Return what of the work of a step is assumed: as the case says, and lengths where it has no mean of responses."""
+    words = _list_of_words(given, "assumed")
+    for word in words:
+        _one_of({"assumed": word}, "assumed", _WORK, word)
+    if rollouts is not None and not rollouts.lengths.mean_response and "lengths" not in words:
+        words = ["lengths", *words]
+    return tuple(words)
 
 
 def _method(job: Job | None) -> str:

@@ -20,6 +20,7 @@ from jobs.planner.time.decoding import decode_step_seconds
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
 from jobs.planner.time.steps import NOTHING, TOGETHER
 from jobs.planner.time.training import scoring_seconds, work_of
+from jobs.planner.time.weight_sync import sync_seconds
 from tests.planner_cases.load import Case
 
 Quantity = Literal[
@@ -149,6 +150,9 @@ def _times(case: Case, found: Estimate | None, why: str, k: Constants) -> Iterat
     if "sync_seconds" in numbers:
         phase = found.time.phases.get("weight_sync") if found else None
         yield _timed(case, "weight sync", "seconds", numbers["sync_seconds"], phase, why)
+    if "transfer_seconds" in numbers:
+        alone = sync_seconds(case.job, k) if found and case.job else None
+        yield _timed(case, "weight sync", "transfer", numbers["transfer_seconds"], alone, why)
     yield from _speeds(case, found, why)
     if "score_seconds" in numbers:
         pass_seconds = _scored(case, k) if found else None
@@ -207,9 +211,10 @@ def _peak(case: Case, job: Job, found: Estimate, k: Constants) -> float:
 
 def _verdict(case: Case, found: Estimate, k: Constants) -> Reading:
     share = max(pool.share for pool in found.pools)
-    if case.job is not None and case.job.engine is not None and case.fleet is not None:
+    engine = case.job.engine if case.job is not None else None
+    if engine is not None and engine.name != "trainer" and case.fleet is not None:
         a = case.fleet.accelerator
-        shortage = engine_memory(case.job.engine, a, k).shortage
+        shortage = engine_memory(engine, a, k).shortage
         share = share if shortage is None else 1 + shortage.missing / a.usable_bytes
     if case.fleet is not None:
         share = max(share, found.host_bytes / node_bytes(case.fleet, k))

@@ -22,6 +22,7 @@ TRUTH: Mapping[str, str] = {
     "kv_gib": "an engine's cache on one device, GiB",
     "kv_tokens": "tokens that an engine's cache holds",
     "sync_seconds": "seconds of one weight synchronization",
+    "transfer_seconds": "the same without moving models and waking engines, which the source times apart",
     "score_seconds": "seconds of one pass without gradients over the tokens of a step",
     "generation_seconds": "seconds to generate one whole batch",
     "decode": "a list of tables: batch, and itl_ms, tokens_per_second or both",

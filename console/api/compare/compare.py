@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import orjson
@@ -25,7 +25,7 @@ from console.api.visible import caller
 from console.budget import expensive
 from console.middleware.caller_gone import check_caller
 from jobs.catalog.metric import requested_names
-from jobs.comparison.axis import AxisName, axes_of
+from jobs.comparison.axis import ChartAxis, axes_of
 from jobs.comparison.chart_columns import ChartRequest, read_lines
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.point import points_at
@@ -48,7 +48,7 @@ Level = Annotated[
     Query(None, ge=-1e12, le=1e12, description="level of the reward or loss; left out: the best that all reached"),
 ]
 Axis = Annotated[
-    AxisName | Literal["step"],
+    ChartAxis,
     Query(
         "step",
         description="time: seconds of training, summed over steps; tokens, samples: those learned from; gpu_hours: "

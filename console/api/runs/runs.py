@@ -110,9 +110,7 @@ def list_runs(
     algorithm: Algorithms = None,
     tag: Tags = None,
     archived: Archived = False,
-    sort: Annotated[
-        str, Query("-created", description="A column, knob or metric; - first for descending")
-    ] = "-created",
+    sort: Sort = "-created",
     column: Annotated[list[str] | None, Query(None, description="Knobs to return with each run")] = None,
     page: Page = 1,
     page_size: Annotated[int, Query(PAGE_SIZE, ge=1, le=MAX_PAGE_SIZE)] = PAGE_SIZE,

@@ -34,6 +34,7 @@ from jobs.models import Layer
 from profiling.analysis import critical_path, event_table, flame, queue
 from profiling.analysis.event_table import EventCondition, Row, WrongCondition, lane_name, parsed
 from profiling.analysis.flows import arrows, is_collective, peer, place_of
+from profiling.analysis.parts import is_part, partners
 from profiling.analysis.too_many import TooManyEvents
 from profiling.analysis.window import thinned
 from profiling.trace.category import Category
@@ -67,15 +68,20 @@ def read_arrows(request: HttpRequest, trace_id: str, layer_id: int, event: int) 
             for one in arrows(store, event)
         ]
         place = place_of(store, chosen) if is_collective(chosen) else None
-    if place is not None:
+        if place is None and not is_part(store):
+            return ArrowsOut(arrows=links)
         own = _placed(layer, chosen)
+        is_work = store.lanes[chosen.lane].kind == "stream"
         for other in ready_layers(layer.trace, None):
             if other.pk == layer.pk:
                 continue
-            with store_of(other) as store:
-                same = peer(store, *place)
-            if same is not None:
-                links.append(ArrowOut(kind="collective", source=own, target=_placed(other, same)))
+            with store_of(other) as beside:
+                same = peer(beside, *place) if place is not None else None
+                if same is not None:
+                    links.append(ArrowOut(kind="collective", source=own, target=_placed(other, same)))
+                for one in partners(store, chosen, beside):
+                    ends = (_placed(other, one), own) if is_work else (own, _placed(other, one))
+                    links.append(ArrowOut(kind="launch", source=ends[0], target=ends[1]))
     return ArrowsOut(arrows=links)
 
 

@@ -12,8 +12,17 @@ from console.api.traces.traces import API_PATIENCE, trace_for
 from console.budget import expensive
 from console.labels.verdicts import differs_beforehand, verdict_text
 from jobs.comparison.trace_verdict import verdict_of
+from jobs.traces.difference import (
+    Compared,
+    NothingToCompare,
+    Per,
+    TraceComparison,
+    Worker,
+    compare,
+    worker_key,
+    worker_of,
+)
 from jobs.traces.files import NoAnswer
-from jobs.traces.summary import Compared, NothingToCompare, Per, TraceComparison, compare
 from profiling.analysis.comparability import Factor
 from profiling.analysis.difference import Item
 
@@ -56,13 +65,15 @@ class TraceVerdictOut(Schema):
 class DifferenceOut(Schema):
     """The other trace against this one, in ns per unit. items + rest + unexplained add up to after - before.
 
-    `per`: what a unit is (step, window, second, token); `sources`: what the steps of each trace are from (phases,
-    marks, repetition, window). `beforehand` names devices and versions that differ. `is_cut`: one of them holds too
-    many events, so that only its first part is compared.
+    `of`: work (kernels, operators, idle causes), or functions where one side holds stacks alone. `per`: what a unit is
+    (step, window, second, token); `sources`: what the steps of each trace are from (phases, marks, repetition, window).
+    `beforehand` names devices and versions that differ. `is_cut`: one of them holds too many events, so that only its
+    first part is compared.
     """
 
     worker: str
     other_worker: str
+    of: str
     per: str
     sources: tuple[str, str]
     devices: tuple[str, str]
@@ -109,9 +120,9 @@ def trace_difference(
 ) -> DifferenceOut:
     """Return what explains the difference from this trace to the other one, largest first, and the verdict."""
     one, second = trace_for(request, trace_id), trace_for(request, other)
-    before = Compared(worker=worker_of(worker), window=window_of(begin, end, "to"), tokens=tokens)
+    before = Compared(worker=_worker(worker), window=window_of(begin, end, "to"), tokens=tokens)
     after = Compared(
-        worker=worker_of(other_worker), window=window_of(other_from, other_to, "other_to"), tokens=other_tokens
+        worker=_worker(other_worker), window=window_of(other_from, other_to, "other_to"), tokens=other_tokens
     )
     try:
         compared = compare(
@@ -127,8 +138,9 @@ def trace_difference(
 def _out(compared: TraceComparison) -> DifferenceOut:
     difference, fit, verdict = compared.difference, compared.comparability, verdict_of(compared)
     return DifferenceOut(
-        worker=_name(compared.worker),
-        other_worker=_name(compared.other_worker),
+        worker=worker_key(compared.worker),
+        other_worker=worker_key(compared.other_worker),
+        of=compared.of,
         per=compared.per,
         sources=compared.sources,
         devices=fit.devices,
@@ -162,15 +174,9 @@ def _items(items: Iterable[Item]) -> list[ItemOut]:
     return [ItemOut.model_validate(each) for each in items]
 
 
-def worker_of(text: str) -> tuple[str, int] | None:
-    """Return the role and rank that "policy-0" means, None for nothing. Raises: RequestProblem."""
-    role, dash, rank = text.rpartition("-")
-    if not text:
-        return None
-    if not dash or not rank.isascii() or not rank.isdigit() or len(rank) > 9:
-        raise RequestProblem(422, f"worker: {text!r} is no role and rank, like policy-0.", field="worker")
-    return role, int(rank)
-
-
-def _name(worker: tuple[str, int]) -> str:
-    return f"{worker[0]}-{worker[1]}"
+def _worker(key: str) -> Worker | None:
+    """Return the worker that an address names, None for none. Raises: RequestProblem."""
+    worker = worker_of(key)
+    if key and worker is None:
+        raise RequestProblem(422, f"worker: {key!r} is no role and rank, like policy-0.", field="worker")
+    return worker

@@ -66,13 +66,11 @@ class GapOut(Schema):
 
 
 class TailOut(Schema):
-    """The long tail of one rollout, from `tail` to `end`; tokens are null where nobody told them."""
+    """The long tail of one rollout, from `tail` to `end`."""
 
     begin: MomentText
     tail: MomentText
     end: MomentText
-    p50_tokens: int | None
-    p99_tokens: int | None
 
 
 class RolloutOut(Schema):

@@ -15,6 +15,7 @@ from jobs.captures.choices import WORDS
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import Knob
 from jobs.catalog.spec.runspec import RANGES, RunSpec
+from jobs.catalog.trainer import BUILT_IN
 from profiling.config import TOOLS, Marks
 
 GROUP_TITLES = {
@@ -202,7 +203,7 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             placeholder=_("none: hold out a fraction"),
             help=_("A split of the hub data set for evaluation, in place of a held-out fraction."),
         ),
-        *(_sets(values) if chosen.trainer == "native" else (_eval_id(values),)),
+        *(_sets(values) if chosen.trainer == BUILT_IN else (_eval_id(values),)),
         Field(
             name="data.system_prompt",
             label=_("System prompt"),
@@ -303,7 +304,7 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             flag=full,
             help=text,
             allowed=_("a whole number from %(low)s to %(high)s") % _range(full),
-            is_essential=chosen.trainer == "native",
+            is_essential=chosen.trainer == BUILT_IN,
             needs=(("hardware.layout", layouts, None),) if layouts else (),
         )
 
@@ -312,7 +313,7 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
     engines_text = _("vLLM engines that generate responses side by side.")
     tensor_text = _("Workers that one rollout engine is spread over. It must divide the model's attention heads.")
     fields = [cpus]
-    if chosen.trainer == "native":  # of others, the knobs of the group placement say it
+    if chosen.trainer == BUILT_IN:  # of others, the knobs of the group placement say it
         fields = [number("policy_ranks", _("Policy ranks"), ranks_text), cpus]
         if is_in(chosen.algorithm, "rl"):
             fields[:0] = [_layout(values)]

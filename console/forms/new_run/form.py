@@ -17,7 +17,7 @@ from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.spec.environment import names_text, read_names, read_variables, variables_text
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
-from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer import BUILT_IN, trainers
 from jobs.catalog.value import Value, plain_number, value_text
 
 SECRET = "secret."  # noqa: S105 (the beginning of a name)
@@ -31,7 +31,7 @@ class Combination:
     """What decides which knobs there are, an algorithm under a version of a trainer, and what they are: the device."""
 
     algorithm: str = "grpo"
-    trainer: str = "native"
+    trainer: str = BUILT_IN
     version: str = ""
     device: str = "auto"
 
@@ -85,7 +85,7 @@ def nearest(*, algorithm: str, trainer: str, version: str, device: str = "auto")
     Without a trainer, it is the first one that offers the algorithm.
     """
     able = [info for info in trainers().values() if info.offers(algorithm, info.versions[0])]
-    info = trainers().get(trainer) or next(iter(able), trainers()["native"])
+    info = trainers().get(trainer) or next(iter(able), trainers()[BUILT_IN])
     version = version if version in info.versions else info.versions[0]
     offered = [a for a in info.algorithms if info.offers(a, version)]
     algorithm = algorithm if algorithm in offered else offered[0]
@@ -110,7 +110,7 @@ def chosen_in(form: Mapping[str, str], base: RunSpec) -> Combination:
 
 
 @cache
-def default_spec(algorithm: str = "grpo", trainer: str = "native", version: str = "", device: str = "auto") -> RunSpec:
+def default_spec(algorithm: str = "grpo", trainer: str = BUILT_IN, version: str = "", device: str = "auto") -> RunSpec:
     """Return the spec a fresh form opens with. Raises: SpecInvalid if there is no such combination."""
     return parse_spec(
         {"algorithm": algorithm, "trainer": {"name": trainer, "version": version}, "hardware": {"device": device}}

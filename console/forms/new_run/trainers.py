@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from console.forms.new_run.form import Combination
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.sentence import Sentence, in_words
-from jobs.catalog.trainer import TrainerInfo, trainers
+from jobs.catalog.trainer import BUILT_IN, TrainerInfo, trainers
 
 
 def trainer_choices() -> list[tuple[str, str]]:
@@ -22,7 +22,7 @@ def algorithm_choices(chosen: Combination) -> list[tuple[str, str]]:
 
 def words_of(chosen: Combination) -> tuple[str, ...]:
     """Return the words by which parts of the page say when they show: the algorithm, its families and the trainer."""
-    kind = "native" if chosen.trainer == "native" else "foreign"
+    kind = "native" if chosen.trainer == BUILT_IN else "foreign"
     return (chosen.algorithm, *algorithms()[chosen.algorithm].families, chosen.trainer, kind)
 
 

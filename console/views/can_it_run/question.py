@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.labels.catalog import error_text
+from console.labels.json_error import why_not_json
 from console.session import keep, text_of
 from console.views.can_it_run.diffusion import DiffusionQuestion, read_pictured
 from jobs.catalog.accelerator import accelerators
@@ -156,7 +157,8 @@ def _pasted(config: str, model: str, problems: dict[str, str], session: SessionB
     except PlanRefused as refused:
         problems["config"] = error_text(refused)
     except (ValueError, RecursionError) as error:
-        problems["config"] = _("This is not JSON: %(why)s. Paste the whole config.json.") % {"why": str(error)[:120]}
+        why = why_not_json(config, error)
+        problems["config"] = _("This is not JSON: %(why)s. Paste the whole config.json.") % {"why": why}
     return config[:MAX_CONFIG_CHARS], None
 
 

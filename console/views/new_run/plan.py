@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from console.forms.new_run.form import base_of
 from console.forms.new_run.recipes import recipe_of
 from console.labels.catalog import error_text, field_label, knob_label
+from console.labels.json_error import why_not_json
 from console.views.plan.cpu import cpu_panel
 from console.views.plan.findings import input_of
 from console.views.plan.panel import PlanPanel, estimate_panel, unknown_panel
@@ -139,7 +140,7 @@ def config_of(text: str) -> dict[str, object]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlanRefused("config", _("That is not JSON: %(error)s.") % {"error": error}) from error
+        raise PlanRefused("config", _("That is not JSON: %(error)s.") % {"error": why_not_json(text, error)}) from error
     if not isinstance(config, dict):
         raise PlanRefused("config", _('A config.json is a JSON object, as in {"model_type": …}.'))
     return config

@@ -21,8 +21,8 @@ from console.views.traces.page import page_of, unanswered, visible_trace
 from console.views.traces.windows import NoWindow, window_in_ms
 from jobs.comparison.trace_verdict import verdict_of
 from jobs.models import Trace
+from jobs.traces.difference import Compared, NothingToCompare, Per, TraceComparison, compare, worker_key, worker_of
 from jobs.traces.files import NoAnswer
-from jobs.traces.summary import Compared, NothingToCompare, Per, TraceComparison, compare
 from profiling.analysis.difference import Difference, Item
 
 _SHOWN = 40
@@ -99,10 +99,10 @@ def _comparison(request: HttpRequest, trace: Trace, other: Trace) -> dict[str, o
         return {"problem": str(error)}
     return {
         "choices": [
-            [(_name(one), worker_text(*one)) for one in table]
+            [(worker_key(one), worker_text(*one)) for one in table]
             for table in (comparison.workers, comparison.other_workers)
         ],
-        "chosen": [_name(comparison.worker), _name(comparison.other_worker)],
+        "chosen": [worker_key(comparison.worker), worker_key(comparison.other_worker)],
         "is_cut": comparison.is_cut,
         **difference_context(comparison),
     }
@@ -128,22 +128,12 @@ def _side(texts: Mapping[str, str], trace: Trace, prefix: str) -> Compared:
             _("Tokens: %(text)r is no number of tokens. Give a whole number above 0.") % {"text": tokens[:30]}
         )
     window = window_in_ms(texts, trace, prefix)
-    return Compared(worker=_worker(texts.get(f"{prefix}worker", "")), window=window, tokens=count)
+    return Compared(worker=worker_of(texts.get(f"{prefix}worker", "")), window=window, tokens=count)
 
 
 def _per(texts: Mapping[str, str]) -> Per:
     per = texts.get("per", "")
     return cast(Per, per) if per in UNITS else ""
-
-
-def _name(worker: tuple[str, int]) -> str:
-    return f"{worker[0]}-{worker[1]}"
-
-
-def _worker(text: str) -> tuple[str, int] | None:
-    """Return the worker that "policy-0" names; None for anything else."""
-    role, dash, rank = text[:60].rpartition("-")
-    return (role, int(rank)) if dash and rank.isascii() and rank.isdigit() and len(rank) < 10 else None
 
 
 def difference_context(comparison: TraceComparison) -> dict[str, object]:
@@ -160,7 +150,7 @@ def difference_context(comparison: TraceComparison) -> dict[str, object]:
         "delta": change_text(gained),
         "before": time_text(difference.before),
         "after": time_text(difference.after),
-        "kinds": _waterfall(difference, difference.kinds),
+        "kinds": _waterfall(difference, difference.kinds) if difference.kinds else [],
         "phases": _waterfall(difference, difference.phases) if difference.phases else [],
         "falls": _waterfall(difference, difference.items[:_STEPS]),
         "items": [_row(item) for item in shown[:_SHOWN]],
@@ -169,6 +159,7 @@ def difference_context(comparison: TraceComparison) -> dict[str, object]:
             difference.rest + sum(item.delta for item in difference.items if item not in shown[:_SHOWN])
         ),
         "unexplained": change_text(difference.unexplained),
+        "has_operators": comparison.of == "work",
         "operators": [_row(item) for item in difference.operators if item.change != "same"][:_SHOWN],
     }
 
@@ -217,6 +208,8 @@ def _label(item: Item) -> str:
         return str(KINDS[item.name])
     if item.kind == "operator":
         return item.name or _("no operator")
+    if item.kind == "function":
+        return item.name
     if item.kind in ITEMS:
         return short_name(item.name)
     cause = str(KINDS.get(item.kind, item.kind))

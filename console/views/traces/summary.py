@@ -86,7 +86,6 @@ class RolloutPanel:
     summary: RolloutSummary
     tail: str
     tails: int
-    spread: str
     mean: str
     rate: str
     line: str
@@ -412,12 +411,10 @@ def _by_phase(worker: WorkerSummary) -> list[tuple[str, str, str, str]]:
 
 def _rollout(rollout: RolloutSummary) -> RolloutPanel:
     tails = [tail.share for tail in rollout.tails]
-    spreads = [tail.spread for tail in rollout.tails if tail.spread is not None]
     return RolloutPanel(
         summary=rollout,
         tail=share_text(max(tails) if tails else None),
         tails=len(tails),
-        spread=f"{max(spreads):.3g}" if spreads else "—",
         mean=f"{rollout.mean_requests:.3g}",
         rate=f"{rollout.tokens / rollout.seconds:,.0f}" if rollout.seconds else "—",
         line=_line([(at, float(requests)) for at, requests in rollout.points], float(rollout.most_requests)),

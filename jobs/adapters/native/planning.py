@@ -9,7 +9,7 @@ caps them. Of LoRA the adapters alone have gradients, masters and moments, in th
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from jobs.adapters.native.layouts import native_spaces
 from jobs.catalog.algorithm import is_in
@@ -47,99 +47,44 @@ SCORED_LOGIT_BYTES = 14.0
 """Without gradients: 2, in float32 4, and two tensors of 4 for the entropy. Measured there: 14.06."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Roles:
+    """Where the roles of a run are, and in which numbers they work.
+
+    `gives_way`: vLLM shares the devices of the policy's ranks, whose states are on the host while it is awake.
+    `ranks_draw`: there is no vLLM. `holds_reference`: the policy's ranks do. `element`: bytes of a weight.
+    """
+
+    is_shared: bool
+    is_colocated: bool
+    gives_way: bool
+    ranks_draw: bool
+    holds_reference: bool
+    element: float
+    rows: MicroBatches
+    has_padding: bool
+
+
+def _roles(source: RunContext) -> _Roles:
+    spec, knobs, layout = source.spec, source.knobs, source.spec.hardware.layout
+    takes_turns = source.is_rl and ROLES["vllm"].share_devices(spec)
+    return _Roles(
+        is_shared=layout != "split",
+        is_colocated=layout == "colocated",
+        gives_way=takes_turns and not source.fleet.accelerator.is_host,
+        ranks_draw=layout == "colocated" and not takes_turns,
+        holds_reference=not ROLES["reference"].num_workers(spec),
+        element=2.0 if knobs.text("memory.precision") == "bfloat16" else 4.0,
+        rows=_rows(source),
+        has_padding=not (knobs.flag("train.packing") or knobs.flag("train.dynamic_batch")),
+    )
+
+
 def _job(source: RunContext) -> Job:
     """Return the job of a run of the built-in trainer."""
-    spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
-    is_half = knobs.text("memory.precision") == "bfloat16"
-    is_shared, is_colocated = hardware.layout != "split", hardware.layout == "colocated"
-    is_held = not ROLES["reference"].num_workers(spec)  # the reference, by the policy's ranks
-    # vLLM beside the ranks has weights of its own while it is awake, and the policy's states are on the host then.
-    takes_turns = source.is_rl and ROLES["vllm"].share_devices(spec)
-    gives_way = takes_turns and not source.fleet.accelerator.is_host
-    ranks_draw = is_colocated and not takes_turns
-    stage = int(DERIVED["memory.used_zero_stage"](spec))
-    element = 2.0 if is_half else 4.0
-    has_half_masters = is_half and knobs.text("memory.master_precision") == "bfloat16"
-    rows, has_padding = _rows(source), not (knobs.flag("train.packing") or knobs.flag("train.dynamic_batch"))
-    policy = Training(
-        model=source.models.policy,
-        layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
-        family="deepspeed",
-        method=_method(source),
-        lora_rank=knobs.whole("lora.rank"),
-        lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
-        has_adapter_dropout=knobs.number("lora.dropout") > 0,
-        weight_bytes=element,
-        base_bytes=_base_bytes(source, element),
-        gradient_bytes=4.0,
-        optimizer="adam_bf16" if has_half_masters else "adam",
-        has_master=is_half or stage > 0,
-        master_bytes=2.0 if has_half_masters else 4.0,
-        step_buffer_bytes=_step_buffer_bytes(source, element),
-        compute="bf16" if is_half else "fp32",
-        attention="sdpa",
-        has_grouped_attention=True,
-        checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
-        head="chunked" if source.models.policy.has_plain_head else "unfused",
-        head_chunk=max(HEAD_CHUNK_ELEMENTS // source.models.policy.vocab, 1),
-        logit_bytes=LOGIT_BYTES
-        + (LISTED_LOGIT_BYTES if spec.needs("teacher") else 0.0)
-        + (ENTROPY_LOGIT_BYTES if knobs.number("algorithm.entropy_coefficient", 0.0) else 0.0),
-        scored_logit_bytes=SCORED_LOGIT_BYTES,
-        reduced_bytes=element,
-        micro_batch=rows.size,
-        sequence=rows.sequence,
-        document=rows.document or (0 if has_padding else round(source.usual)),
-        is_padded=has_padding,
-        num_micro_batches=rows.count,
-        is_saved_beside=bool(spec.knob("checkpoint.async_save")),
-        offload=replace(
-            _offload(source),
-            params_between_phases=gives_way and stage < 3,
-            optimizer_between_phases=gives_way,
-        ),
-    )
-    teacher = FrozenModel(
-        role="teacher",
-        model=source.models.teacher or source.models.policy,
-        layout=_held(policy) if is_shared else Layout(),
-        weight_bytes=element,
-        micro_batch=rows.size,
-        sequence=rows.sequence,
-        pool="policy" if is_shared else "teacher",
-    )
-    if is_in(spec.algorithm, "pairs"):
-        is_by_tokens = knobs.flag("train.dynamic_batch")  # the budget holds both responses
-        policy = (
-            replace(policy, num_micro_batches=2 * rows.count) if is_by_tokens else replace(policy, objective="pairs")
-        )
-    if is_in(spec.algorithm, "scalar"):  # that says only that it has no vocabulary; it sees both responses of a pair
-        size = rows.size * 2 if policy.objective == "pairs" else rows.size
-        policy = replace(policy, objective="scalar", micro_batch=size)
-    reference = FrozenModel(
-        role="reference",
-        model=source.models.reference or source.models.policy,
-        # With adapters it is the policy without them, divided as it is.
-        layout=policy.layout if trains_adapters(spec) else _held(policy) if is_held else Layout(),
-        weight_bytes=0.0 if trains_adapters(spec) else element,
-        micro_batch=(knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size)
-        * (2 if policy.objective == "pairs" else 1),
-        sequence=rows.sequence,
-        pool="policy" if is_held else "reference",
-    )
-    judge = replace(
-        teacher,
-        role="reward",
-        has_head=False,
-        model=source.models.reward or source.models.policy,
-        pool="policy" if is_shared else "reward",
-    )
-    frozen = (
-        *((reference,) if spec.needs("reference") else ()),
-        *((teacher,) if spec.needs("teacher") else ()),
-        *((judge,) if spec.needs("reward") else ()),
-    )
-    critic = _critic(source, policy) if spec.needs("critic") else None
+    spec, hardware, roles = source.spec, source.spec.hardware, _roles(source)
+    policy = _policy(source, roles)
+    frozen = _frozen(source, roles, policy)
     if not source.is_rl:
         return Job(
             algorithm=spec.algorithm,
@@ -149,40 +94,137 @@ def _job(source: RunContext) -> Job:
             scores_mismatches=is_in(spec.algorithm, "labeled"),
             placement="split" if any(each.pool != "policy" for each in frozen) else "colocated",
         )
-    engine = Engine(
+    return Job(
+        algorithm=spec.algorithm,
+        fleet=source.fleet,
+        policy=policy,
+        critic=_critic(source, policy) if spec.needs("critic") else None,
+        critic_pool="critic" if hardware.layout == "split" else "policy",
+        frozen=frozen,
+        engine=_engine(source, roles),
+        rollouts=replace(
+            source.rollouts(score=roles.rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
+            generations=_generations(source),
+        ),
+        placement="colocated" if roles.is_colocated else "split",
+        engine_devices=0 if roles.is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
+        sync_bucket_bytes=256 << 20,
+        sync_transport="broadcast",
+        notes=(_COLOCATED,) if roles.ranks_draw else (),
+    )
+
+
+def _policy(source: RunContext, roles: _Roles) -> Training:
+    """Return the policy's training, with the objective of its algorithm."""
+    spec, knobs, model, rows = source.spec, source.knobs, source.models.policy, roles.rows
+    is_half = knobs.text("memory.precision") == "bfloat16"
+    has_half_masters = is_half and knobs.text("memory.master_precision") == "bfloat16"
+    stage = int(DERIVED["memory.used_zero_stage"](spec))
+    policy = Training(
+        model=model,
+        layout=Layout(num_devices=spec.hardware.policy_ranks, shards=stage),
+        family="deepspeed",
+        method=_method(source),
+        lora_rank=knobs.whole("lora.rank"),
+        lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
+        has_adapter_dropout=knobs.number("lora.dropout") > 0,
+        weight_bytes=roles.element,
+        base_bytes=_base_bytes(source, roles.element),
+        gradient_bytes=4.0,
+        optimizer="adam_bf16" if has_half_masters else "adam",
+        has_master=is_half or stage > 0,
+        master_bytes=2.0 if has_half_masters else 4.0,
+        step_buffer_bytes=_step_buffer_bytes(source, roles.element),
+        compute="bf16" if is_half else "fp32",
+        attention="sdpa",
+        has_grouped_attention=True,
+        checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
+        head="chunked" if model.has_plain_head else "unfused",
+        head_chunk=max(HEAD_CHUNK_ELEMENTS // model.vocab, 1),
+        logit_bytes=LOGIT_BYTES
+        + (LISTED_LOGIT_BYTES if spec.needs("teacher") else 0.0)
+        + (ENTROPY_LOGIT_BYTES if knobs.number("algorithm.entropy_coefficient", 0.0) else 0.0),
+        scored_logit_bytes=SCORED_LOGIT_BYTES,
+        reduced_bytes=roles.element,
+        micro_batch=rows.size,
+        sequence=rows.sequence,
+        document=rows.document or (0 if roles.has_padding else round(source.usual)),
+        is_padded=roles.has_padding,
+        num_micro_batches=rows.count,
+        is_saved_beside=bool(spec.knob("checkpoint.async_save")),
+        offload=replace(
+            _offload(source),
+            params_between_phases=roles.gives_way and stage < 3,
+            optimizer_between_phases=roles.gives_way,
+        ),
+    )
+    if is_in(spec.algorithm, "pairs"):
+        is_by_tokens = knobs.flag("train.dynamic_batch")  # the budget holds both responses
+        policy = (
+            replace(policy, num_micro_batches=2 * rows.count) if is_by_tokens else replace(policy, objective="pairs")
+        )
+    if is_in(spec.algorithm, "scalar"):  # that says only that it has no vocabulary; it sees both responses of a pair
+        size = rows.size * 2 if policy.objective == "pairs" else rows.size
+        policy = replace(policy, objective="scalar", micro_batch=size)
+    return policy
+
+
+def _frozen(source: RunContext, roles: _Roles, policy: Training) -> tuple[FrozenModel, ...]:
+    """Return the models that only score: those that the algorithm needs."""
+    spec, models, rows = source.spec, source.models, roles.rows
+    has_adapters = trains_adapters(spec)
+    teacher = FrozenModel(
+        role="teacher",
+        model=models.teacher or models.policy,
+        layout=_held(policy) if roles.is_shared else Layout(),
+        weight_bytes=roles.element,
+        micro_batch=rows.size,
+        sequence=rows.sequence,
+        pool="policy" if roles.is_shared else "teacher",
+    )
+    reference = FrozenModel(
+        role="reference",
+        model=models.reference or models.policy,
+        # With adapters it is the policy without them, divided as it is.
+        layout=policy.layout if has_adapters else _held(policy) if roles.holds_reference else Layout(),
+        weight_bytes=0.0 if has_adapters else roles.element,
+        micro_batch=(source.knobs.whole("train.micro_batch_size", 1) if roles.has_padding else rows.size)
+        * (2 if policy.objective == "pairs" else 1),
+        sequence=rows.sequence,
+        pool="policy" if roles.holds_reference else "reference",
+    )
+    judge = replace(
+        teacher,
+        role="reward",
+        has_head=False,
+        model=models.reward or models.policy,
+        pool="policy" if roles.is_shared else "reward",
+    )
+    return tuple(each for each in (reference, teacher, judge) if spec.needs(each.role))
+
+
+def _engine(source: RunContext, roles: _Roles) -> Engine:
+    """Return what draws: vLLM, or the policy's ranks themselves."""
+    spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
+    ranks_draw = roles.ranks_draw
+    return Engine(
         model=source.models.policy,
         name="trainer" if ranks_draw else "vllm",
         num_engines=hardware.policy_ranks if ranks_draw else ROLES["vllm"].num_workers(spec),
         tensor=1 if ranks_draw else hardware.tensor_parallel_size,
         utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),
-        weight_bytes=element,
-        kv_bytes=element,
+        weight_bytes=roles.element,
+        kv_bytes=roles.element,
         max_num_seqs=_drawn_at_once(source) if ranks_draw else knobs.whole("rollout.max_num_seqs"),
         max_model_len=source.longest,
         is_eager=ranks_draw or knobs.flag("rollout.enforce_eager"),
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
         max_batched_tokens=_prompt_tokens(source) if ranks_draw else 0,
-        kv_cache_bytes=_sampler_cache_bytes(source, element) if ranks_draw else _engine_cache_bytes(source),
-        sleep_level=2 if gives_way else 1 if ranks_draw else 0,  # between rollouts a sampler in the ranks holds nothing
+        kv_cache_bytes=_sampler_cache_bytes(source, roles.element) if ranks_draw else _engine_cache_bytes(source),
+        # vLLM beside the ranks has weights of its own while it is awake; between rollouts a sampler in the ranks holds
+        # nothing
+        sleep_level=2 if roles.gives_way else 1 if ranks_draw else 0,
         shares_weights=ranks_draw,
-    )
-    return Job(
-        algorithm=spec.algorithm,
-        fleet=source.fleet,
-        policy=policy,
-        critic=critic,
-        critic_pool="critic" if spec.hardware.layout == "split" else "policy",
-        frozen=frozen,
-        engine=engine,
-        rollouts=replace(
-            source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
-            generations=_generations(source),
-        ),
-        placement="colocated" if is_colocated else "split",
-        engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
-        sync_bucket_bytes=256 << 20,
-        sync_transport="broadcast",
-        notes=(_COLOCATED,) if ranks_draw else (),
     )
 
 

@@ -266,12 +266,15 @@ def _fsdp_offload(source: RunContext, *, is_critic: bool) -> Offload:
     knobs = source.knobs
     whose = "critic_" if is_critic else ""
     stays_on_host = knobs.flag("memory.cpu_offload_policy")
+    weights_leave = knobs.flag(f"memory.{whose}param_offload")
+    states_leave = knobs.flag(f"memory.{whose}optimizer_offload")
     return Offload(
         optimizer=1.0 if stays_on_host else 0.0,
         params=stays_on_host,
         activations=knobs.flag("memory.activation_offload"),
-        params_between_phases=knobs.flag(f"memory.{whose}param_offload") or stays_on_host,
-        optimizer_between_phases=knobs.flag(f"memory.{whose}optimizer_offload") or stays_on_host,
+        params_between_phases=weights_leave or stays_on_host,
+        optimizer_between_phases=states_leave or stays_on_host,
+        is_moved_by_phase=(weights_leave or states_leave) and not stays_on_host,
     )
 
 
@@ -299,6 +302,8 @@ def _megatron(source: RunContext, shape: ModelShape, devices: int, *, is_critic:
     sends_once = knobs.text("kernels.megatron_moe_dispatcher") == "flex"
     if sends_once:  # by DeepEP, which nothing else uses
         knobs.get("kernels.megatron_moe_deepep")
+    weights_leave = knobs.flag("memory.megatron_param_offload")
+    states_leave = knobs.flag("memory.megatron_optimizer_offload")
     recompute = _RECOMPUTE[knobs.text("memory.megatron_recompute", "none")]
     if recompute == "full" and knobs.text("memory.megatron_recompute_method") != "block":
         knobs.get("memory.megatron_recompute_layers")  # of one block; each keeps one input
@@ -328,8 +333,9 @@ def _megatron(source: RunContext, shape: ModelShape, devices: int, *, is_critic:
         offload=Offload(
             optimizer=share,
             has_one_thread=True,
-            params_between_phases=knobs.flag("memory.megatron_param_offload"),
-            optimizer_between_phases=knobs.flag("memory.megatron_optimizer_offload"),
+            params_between_phases=weights_leave,
+            optimizer_between_phases=states_leave,
+            is_moved_by_phase=weights_leave or states_leave,
         ),
     )
 

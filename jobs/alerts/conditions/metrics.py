@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 KEPT = 600  # points of a series; a rule looks at no more
 BACK_STEPS = 600
-BACK_NS = int(3600e9)
 FRAMES_AT_ONCE = 100  # of a run in one pass; the next one goes on
 BUDGET_SECONDS = 0.6  # of a pass; runs that were not reached come first in the next
 

@@ -20,7 +20,7 @@
 | `above_lowest` | the newest level over the lowest one, less 1 |
 | `times_start` | the newest level over that of the first values |
 | `gain` | the rise since the start, in standard errors |
-| `flat` | how many values there are without a rise, or a fall if low is better; 0 before `PATIENCE` and half a run |
+| `flat` | how many values there are without a rise, or a fall if low is better; 0 before `PATIENCE` and 3/4 of a run |
 | `outburst` | the third largest of the newest 20 over what was usual before |
 | `share` | of a share of groups: what it is at least, by how many groups there were |
 
@@ -47,6 +47,7 @@ DEFAULT_WINDOW = 10
 PATIENCE = 30  # values before a metric can be called flat
 _APART = 2  # steps from one value to the next of a trainer that reports now and then: each tells of all of them
 _PATIENCE_APART = 2 / 3  # of the values that are asked for otherwise: noise alone is called flat as seldom
+_PATIENCE_OF_RUN = 3 / 4  # what is hardly ever earned at first may begin to rise after more than half of a run
 _MOST_PATIENCE = 1000  # of a run that is to be very long: rewards that rise late may lie still for a third of it
 _KEYS = {"metric", "over", "statistic", "window", "least", "above", "below"}
 
@@ -188,7 +189,7 @@ class Condition:
     def _course(self, values: Sequence[float], planned: int, step: int) -> tuple[float, float, float]:
         if self.statistic == _FLAT:
             least = self.least * (_PATIENCE_APART if step >= _APART * len(values) else 1.0)
-            is_long = len(values) >= least and step >= min(_MOST_PATIENCE, planned // 2)
+            is_long = len(values) >= least and step >= min(_MOST_PATIENCE, planned * _PATIENCE_OF_RUN)
             gains = [-value for value in values] if self.is_better_low else values
             is_flat = is_long and course.is_flat(gains)
             return (float(len(values)), math.nan, values[-1]) if is_flat else _NOTHING

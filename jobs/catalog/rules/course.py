@@ -141,7 +141,7 @@ def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
     """Return how much of what a metric had gained it has lost again, its best and its newest level.
 
     1 is all that was gained; of a metric that never gained anything, 40 % of what it had. 0 where the loss is within
-    the noise, of this window and of wider ones that fit in twice.
+    the noise, of this window and of wider ones that fit in twice: a start of five values is less sure than a window.
     """
     largest = (0.0, *_best_and_now(course(values, window)))
     for times in _WIDER:
@@ -149,7 +149,8 @@ def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
             break
         of = course(values, times * window)
         lost, gained = of.highest - of.now, max(of.highest - of.start, _AT_LEAST * abs(of.highest))
-        if lost > _SURE_TO_FALL * of.error and gained > 0:
+        error = of.error if of.highest > of.start else of.error_since_start
+        if lost > _SURE_TO_FALL * error and gained > 0:
             largest = max(largest, (lost / gained, *_best_and_now(of)))
     return largest
 

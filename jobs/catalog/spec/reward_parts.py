@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RewardPart, RunSpec
-from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer import BUILT_IN, trainers
 
 MAX_SOURCE_BYTES = 64 * 1024
 TOKEN_PREFIX = "REWARD_"  # noqa: S105  the beginning of a name
@@ -107,7 +107,7 @@ def _check_judge(spec: RunSpec, part: RewardPart, field: str, refuse: Refuse) ->
 
 
 def _check_mixed(parts: Sequence[RewardPart], refuse: Refuse) -> None:
-    able = trainers()["native"].rewards
+    able = trainers()[BUILT_IN].rewards
     for number, part in enumerate(parts):
         field = "reward" if number == 0 else f"reward.more.{number - 1}"
         if part.kind not in able:

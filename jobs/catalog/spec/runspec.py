@@ -20,7 +20,7 @@ from jobs.catalog.spec.data_parts import check_eval_sets, check_mixture
 from jobs.catalog.spec.environment import check_secret_names, check_variables
 from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.spec.template_variables import check_template_variables
-from jobs.catalog.trainer import trainers
+from jobs.catalog.trainer import BUILT_IN, trainers
 from jobs.catalog.value import Value, is_storable
 from profiling.config import MAX_FIRST_STEP, MAX_STEPS, Marks, NsysReady, Tool, What
 
@@ -112,7 +112,7 @@ class SpecPart(BaseModel):
 class Trainer(SpecPart):
     """Which trainer runs the spec, in which version; `native` is the built-in one, whose version is ""."""
 
-    name: TrainerName = "native"
+    name: TrainerName = BUILT_IN
     version: Text = ""
 
 
@@ -296,7 +296,7 @@ class RunSpec(SpecPart):
     @property
     def is_native(self) -> bool:
         """True if the built-in trainer runs it."""
-        return self.trainer.name == "native"
+        return self.trainer.name == BUILT_IN
 
     def needs(self, role: str) -> bool:
         """Return True if the run has the role. Raises: KeyError for a role that the table does not have."""

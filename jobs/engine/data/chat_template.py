@@ -34,11 +34,6 @@ class ChatTemplate:
         self._plain = _compiled(text, _Generation, now)
         self._marking = _compiled(text, _MarkedGeneration, now) if _GENERATION.search(text) else None
 
-    @property
-    def has_marks(self) -> bool:
-        """True if the template says itself, by `{% generation %}`, what the model is to learn."""
-        return self._marking is not None
-
     def render(self, variables: Mapping[str, Any]) -> str:
         """Return the text. Raises: RunProblem naming `model.id` if the template refuses what it is given."""
         return _rendered(self._plain, variables)

@@ -53,9 +53,23 @@ class LanguageModelCase:
         self._shape, self._recipe, self.fleet, self._demand = shape, recipe, fleet, demand
         self._estimator = Estimator(constants)
         self._num_fits = self._num_bounds = 0
+        self._most_fits = MOST_FITS
         self._sizes = world_sizes(fleet.devices_per_node)
         self._made_engines: dict[int, tuple[Engine, ...]] = {}
         self._made_plans: dict[tuple[int, Way, int], tuple[TrainingPlan, ...]] = {}
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sample."""
+        return self._demand.longest
+
+    @property
+    def lacks_engine(self) -> bool:
+        """Return True for a method with rollouts if no engine that is tried holds the weights, on any number."""
+        if not self._recipe.has_rollouts:
+            return False
+        most = replace(self.fleet, num_devices=self._sizes[-1])
+        return not engines_of(self._shape, self._recipe, most, self._demand)
 
     def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host, in the usual ways."""
@@ -211,7 +225,7 @@ class LanguageModelCase:
 
     def _fit(self, job: Job) -> Fit | None:
         self._num_fits += 1
-        if self._num_fits > MOST_FITS:
+        if self._num_fits > self._most_fits:
             raise TooManyLayouts
         try:
             return self._estimator.fit(job)
@@ -245,6 +259,19 @@ class LanguageModelCase:
             if quick:
                 return self._need(on_host, size, min(quick, key=lambda each: each[1].time.step.middle))
         return None
+
+    def recommended_soon(self, least: int | None) -> DeviceNeed | None:
+        """Return what is recommended, or None where half of the layouts that may still be tried do not tell: the
+        question has an answer without it."""
+        if least is None:
+            return None
+        self._most_fits = self._num_fits + (MOST_FITS - self._num_fits) // 2
+        try:
+            return self.recommended(least)
+        except TooManyLayouts:
+            return None
+        finally:
+            self._most_fits = MOST_FITS
 
     def practical(
         self, candidates: Sequence[DeviceNeed], limit: PracticalLimit, recommended: DeviceNeed | None

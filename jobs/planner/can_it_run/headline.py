@@ -59,9 +59,10 @@ def judged_on(verdict: FitVerdict, able: DeviceNeed | None, near: DeviceNeed | N
     return replace(verdict, answer="possible", summary=summary, at=able)
 
 
-def with_more(verdict: FitVerdict) -> FitVerdict:
+def with_more(verdict: FitVerdict, *, longest: int, positions: int, quantization: str = "") -> FitVerdict:
     """Return the verdict with what stands under its headline: fewer devices on which it is slow, what is recommended,
-    other ways to train, and the host memory that is assumed."""
+    other ways to train, samples longer than the model has positions (0: it does not say), a checkpoint that is
+    quantized by a method ("": by none), and the host memory that is assumed."""
     best, lines = verdict.at if verdict.num_devices is not None else verdict.practical, []
     if verdict.num_devices is None and verdict.practical is not None:
         if verdict.possible is not None:
@@ -78,6 +79,18 @@ def with_more(verdict: FitVerdict) -> FitVerdict:
     for need in verdict.others:
         if need is not verdict.possible and need is not best and not _is_beaten(need, verdict.possible):
             lines.append(Sentence("Possible in another way: {layout}", layout=_layout(need)))
+    if 0 < positions < longest:
+        text = (
+            "A sample of {longest:,} tokens is longer than the {positions:,} positions of the model's config: it is "
+            "trained and served so only with its positions stretched (rope_scaling)."
+        )
+        lines.append(Sentence(text, longest=longest, positions=positions))
+    if quantization and verdict.method.method != "qlora":
+        text = (
+            "Its checkpoint is quantized ({name}). Planned are weights of 16 bits, to train and to generate with: its "
+            "own, widened as they are loaded, or those of a repository that has them."
+        )
+        lines.append(Sentence(text, name=quantization))
     if assumed := verdict.limit.host_bytes:
         text = (
             "Assumed: nodes with {size} GB of host RAM for each of their devices, of which a practical layout takes no "
@@ -103,8 +116,11 @@ def _usual(others: Iterable[DeviceNeed]) -> tuple[DeviceNeed, ...]:
 def _with_reservation(need: DeviceNeed, limit: PracticalLimit, *, takes: DeviceNeed | None) -> Sentence:
     """Say that it fits and why that is no yes; `takes`: the practical minimum."""
     layout = _layout(need)
-    if not limit.is_quick(need):
+    if limit.is_long(need):
         said = Sentence("It fits, but a step takes long: {layout}", layout=layout)
+    elif not limit.is_quick(need):
+        text = "It fits, but a step takes {times:,.0f} times the device time of what is recommended: {layout}"
+        said = Sentence(text, times=limit.times_recommended(need), layout=layout)
     elif not limit.has_host_memory(need):
         said = Sentence("It fits, but takes the host RAM of more devices than it uses: {layout}", layout=layout)
     else:
@@ -189,7 +205,7 @@ def doubt(need: DeviceNeed) -> Sentence:
     estimate = need.estimate
     if estimate is None:
         return Sentence("It is tight.")
-    share, of_host = need.device_share, _host_share(need)
+    share, of_host = need.binding_share, _host_share(need)
     if of_host > max(share, TIGHT_FROM):
         text = "It is tight: it takes {share:.0f} % of a node's host RAM, so that little else may run there."
         return Sentence(text, share=100 * of_host)

@@ -11,7 +11,7 @@ from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.case import MOST_FITS, LanguageModelCase, TooManyLayouts
 from jobs.planner.can_it_run.headline import judged_on, judged_on_any, with_more
-from jobs.planner.can_it_run.plans import METHODS, ON_HOST, Demand, TrainingMethod, world_sizes
+from jobs.planner.can_it_run.plans import METHODS, MOST_TENSOR, ON_HOST, Demand, TrainingMethod, world_sizes
 from jobs.planner.can_it_run.verdict import (
     ASSUMED_HOST_BYTES,
     MOST_HOURS,
@@ -60,8 +60,8 @@ def can_it_run(
     Yes: it fits, or is tight and yet below the limit, which is said, and it is practical (PracticalLimit): a step is
     within `within_hours`, or, where nobody said how long one may take, within an hour and without wasting devices.
     Possible: it fits, but a step takes longer, or more host memory than is its share, or it trains in pure 16 bits. No:
-    nothing that was tried fits, not even with weights and optimizer on the host. Unknown: the shape is not known, or
-    the best layout is above the limit by so little that only a trial tells.
+    nothing that was tried fits, not even with weights and optimizer on the host. Unknown: the shape is not known, no
+    engine that is tried holds the weights, or the best layout is above the limit by so little that only a trial tells.
 
     Where `host_bytes` of a node is not known (0), as much is assumed per device as ASSUMED_HOST_BYTES says, and a
     practical layout takes no more than the share of the devices that it uses. `shape` None stands for a model whose
@@ -88,10 +88,17 @@ def can_it_run(
     if shape is None:
         return _unknown(Sentence("The shape of the model is not known."), recipe, accelerator, devices)
     case = LanguageModelCase(shape, recipe, fleet, demand or Demand(), constants or shipped_constants())
+    if case.lacks_engine:
+        text = (
+            "No engine that was tried holds its weights in 16 bits: up to {most} devices that divide its {heads} "
+            "attention heads. Engines that divide layers or experts, or have weights of 8 bits, are not tried."
+        )
+        said = Sentence(text, most=MOST_TENSOR, heads=shape.heads)
+        return _unknown(said, recipe, accelerator, devices)
     try:
         needs = case.needs()
         least = fewest(needs)
-        recommended = case.recommended(least.num_devices if least is not None else None)
+        recommended = case.recommended_soon(least.num_devices if least is not None else None)
         limit = PracticalLimit.of(within_hours, recommended, host_bytes=0 if host_bytes else ASSUMED_HOST_BYTES)
         verdict = FitVerdict(
             answer="no",
@@ -102,13 +109,13 @@ def can_it_run(
             needs=needs,
             recommended=recommended,
             at=None,
-            published=_published(shape, recipe, accelerator, needs),
+            published=_published(shape, recipe, accelerator, needs, case.longest),
             limit=limit,
         )
         verdict = _on_any(case, verdict)
         if devices is not None:
             verdict = _on_number(case, verdict, devices)
-        return with_more(verdict)
+        return with_more(verdict, longest=case.longest, positions=shape.max_positions, quantization=shape.quantization)
     except TooManyLayouts:
         summary = Sentence("There are too many layouts to try. Ask for shorter responses.")
         return _unknown(summary, recipe, accelerator, devices)
@@ -188,16 +195,18 @@ def compare_hardware(
 
 
 def _published(
-    shape: ModelShape, recipe: TrainingMethod, accelerator: Accelerator, needs: Sequence[DeviceNeed]
+    shape: ModelShape, recipe: TrainingMethod, accelerator: Accelerator, needs: Sequence[DeviceNeed], longest: int
 ) -> tuple[PublishedRun, ...]:
     """Return the published rows of this size and method, and what each says to the answer."""
     if not recipe.table:
         return ()
     published = rows(model_billion=shape.parameters / 1e9, method=recipe.table)
-    return tuple(_bearing(row, bool(shape.experts), accelerator, needs) for row in published)
+    return tuple(_bearing(row, bool(shape.experts), accelerator, needs, longest) for row in published)
 
 
-def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[DeviceNeed]) -> PublishedRun:
+def _bearing(
+    row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[DeviceNeed], longest: int
+) -> PublishedRun:
     ours = accelerator.memory_bytes / 1e9
     if row.is_mixture != is_mixture:
         return PublishedRun(
@@ -211,6 +220,10 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
         )
     need = _comparable(row, needs)
     where = f"{row.num_devices} x {row.device}"
+    tokens = _tokens(row)
+    if (need.num_devices or math.inf) > row.num_devices and 0 < tokens < longest:
+        reason = Sentence("It ran on {where} with at most {tokens:,} tokens a sample.", where=where, tokens=tokens)
+        return PublishedRun(row=row, bearing="says nothing", reason=reason)
     if need.num_devices is None:
         return PublishedRun(
             row=row,
@@ -229,6 +242,12 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
         bearing="supports",
         reason=Sentence("It ran on {where}; the estimate is {num_devices}.", where=where, num_devices=need.num_devices),
     )
+
+
+def _tokens(row: DeviceRow) -> int:
+    """Return the tokens of a row's longest sample, 0 where it does not say."""
+    lengths = [row.settings.get(f"rollout.{key}") for key in ("max_prompt_tokens", "max_new_tokens")]
+    return sum(length for length in lengths if isinstance(length, int)) if None not in lengths else 0
 
 
 def _comparable(row: DeviceRow, needs: Sequence[DeviceNeed]) -> DeviceNeed:

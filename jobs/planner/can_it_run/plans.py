@@ -200,6 +200,7 @@ def _policies(
         activations=on_host == "activations",
         params_between_phases=moves and on_host != "weights",
         optimizer_between_phases=moves,
+        is_moved_by_phase=moves and not stays,  # as the trainer does that runs such a plan
     )
     is_wide = not stays and not is_pure
     for ulysses in _ulysses_sizes(shape, fleet) if on_host == "activations" else (1,):
@@ -230,7 +231,7 @@ def _policies(
     has_megatron = is_full and devices > 1 and fleet.accelerator.has_bf16 and recipe.objective == "lm"
     if not has_megatron or on_host in ("weights", "pure"):
         return
-    offload = replace(offload, has_one_thread=True)  # processes of Ray have one thread
+    offload = replace(offload, is_moved_by_phase=moves, has_one_thread=True)  # processes of Ray have one thread
     for layout in _roomiest(shape, devices, fleet.devices_per_node):
         each = max(samples // layout.data, 1)
         yield Training(
@@ -314,6 +315,10 @@ def _frozen(
     )
 
 
+MOST_TENSOR = 32
+"""Devices of an engine at most: they divide its matrices, and neither layers nor experts."""
+
+
 def engines_of(shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand) -> tuple[Engine, ...]:
     """Return engines for the shared devices: the smallest first, each with more and more of the memory; none for a
     method without rollouts."""
@@ -323,7 +328,7 @@ def engines_of(shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: 
 def _engines(shape: ModelShape, fleet: Fleet, demand: Demand, sleep_level: int) -> Iterator[Engine]:
     weights = 2.0 * shape.parameters
     total = fleet.accelerator.usable_bytes
-    for tensor in powers(min(fleet.num_devices, 32)):
+    for tensor in powers(min(fleet.num_devices, MOST_TENSOR)):
         if shape.heads % tensor or fleet.num_devices % tensor or weights / tensor > 0.85 * total:
             continue
         for share in _UTILIZATIONS:

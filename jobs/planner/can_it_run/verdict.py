@@ -57,7 +57,16 @@ class DeviceNeed:
     @property
     def is_unsure(self) -> bool:
         """True if it is tight and of its memory so little is known that it may go either way."""
-        return self.estimate is not None and self.is_tight and self.device_share * (1 + self.estimate.risk) > 1
+        return self.estimate is not None and self.is_tight and self.binding_share * (1 + self.estimate.risk) > 1
+
+    @property
+    def binding_share(self) -> float:
+        """What the phase that decides needs, as a share of what can be used of a device: not that of an engine which
+        fills its part on purpose, to the byte. 0 if nothing was estimated."""
+        if self.estimate is None:
+            return 0.0
+        pool = next(pool for pool in self.estimate.pools if pool.name == self.estimate.pool)
+        return self.estimate.binding.memory.total / pool.limit
 
     @property
     def device_share(self) -> float:
@@ -93,6 +102,14 @@ class PracticalLimit:
         if need.num_devices is None or need.estimate is None:
             return False
         return need.estimate.time.step.middle <= self.seconds and _device_seconds(need) <= self.device_seconds
+
+    def is_long(self, need: DeviceNeed) -> bool:
+        """Return True if a layout's step takes longer than people wait, however many devices take part."""
+        return need.estimate is not None and need.estimate.time.step.middle > self.seconds
+
+    def times_recommended(self, need: DeviceNeed) -> float:
+        """Return the device seconds of a layout's step, as a multiple of the recommended layout's."""
+        return MOST_WASTE * _device_seconds(need) / self.device_seconds
 
     def has_host_memory(self, need: DeviceNeed) -> bool:
         """Return True if a layout takes no more of a node's host memory than is its devices' share of it."""

@@ -126,7 +126,8 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
     Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
     attention's output are kept, all else is computed again: of a gated layer q, kv, f, h; attention's output q; the
     input h. The grouped products of routed experts are no such product (`_grouped_mm` is not in torchtitan's list of
-    what is saved), nor are tokens on their way there and back. Megatron's recomputes attention's core, of which flash
+    what is saved), nor are tokens on their way there and back. A compiler drops the last product, h, which nothing in
+    the backward pass needs. Megatron's recomputes attention's core, of which flash
     attention keeps nothing.
     """
     whole = saved_elements(layer, training)
@@ -138,8 +139,9 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
     if training.kernels == "megatron":
         return whole
     inner = 2.0 * model.query + model.kv + (model.shared_width if layer.is_moe else model.mlp_width)
+    last = 0.0 if training.kernels == "compiled" else 1.0
     return LayerActivations(
-        hidden=min((1.0 + stream) * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=0.0
+        hidden=min((last + stream) * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=0.0
     )
 
 
@@ -169,18 +171,16 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
     on their way.
     """
     stored = working = beside = made_again = 0.0
-    scores = _score_bytes(training, constants)
+    pairs, scores = _pairs(training), _bytes_of_scores(training, constants)
     for layer, count in stage.layers:
-        whole = saved_elements(layer, training)
-        each = _divided(kept_elements(layer, training), training, constants) * width + (
-            scores if training.checkpointing == "none" else 0.0
+        each = _divided(kept_elements(layer, training), training, constants) * width
+        each += pairs * scores if training.checkpointing == "none" else 0.0
+        in_mlp, in_attention = (
+            (_divided(moment, training, constants) + _gathered(training)) * width
+            for moment in _moments(layer, training, constants)
         )
-        again = (
-            _divided(whole, training, constants)
-            + _divided(_gradients(layer, training, constants), training, constants)
-            + _gathered(layer, training)
-        )
-        working = max(working, again * width + 2 * scores - each)
+        again = max(in_mlp + pairs * scores, in_attention + pairs * constants.memory.scores_differentiated)
+        working = max(working, again - each)
         held = min(float(count), constants.memory.offloaded_layers) if training.offload.activations else float(count)
         stored += held * each
         fixed = identities(layer, training) * width
@@ -193,10 +193,41 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
     )
 
 
+def _moments(layer: LayerShape, training: Training, constants: Constants) -> tuple[LayerActivations, LayerActivations]:
+    """Return elements per token at the widest moments of a layer's backward pass: in its MLP, when all that it saved is
+    there, and in attention, when what the MLP saved is gone."""
+    whole, of_mlp = saved_elements(layer, training), _saved_by_mlp(layer, training)
+    model = training.model
+    in_mlp = _sum(whole, _gradients(layer, training, constants))
+    in_attention = LayerActivations(
+        hidden=whole.hidden - of_mlp.hidden + stream_width(training) * model.hidden,
+        inner=whole.inner - of_mlp.inner + _gradients_in_attention(layer, training),
+        routed=0.0,
+    )
+    return in_mlp, in_attention
+
+
+def _sum(one: LayerActivations, other: LayerActivations) -> LayerActivations:
+    return LayerActivations(
+        hidden=one.hidden + other.hidden, inner=one.inner + other.inner, routed=one.routed + other.routed
+    )
+
+
+def _saved_by_mlp(layer: LayerShape, training: Training) -> LayerActivations:
+    """Return what of a layer's saved elements the MLP saved, and the norms around it."""
+    model = training.model
+    width = model.shared_width if layer.is_moe else model.mlp_width
+    return LayerActivations(
+        hidden=(_norms(layer, training) + _inputs(training)) * model.hidden / 2.0,
+        inner=_mlp(width, training) + (model.experts if layer.is_moe else 0.0),
+        routed=0.0,
+    )
+
+
 def _gradients(layer: LayerShape, training: Training, constants: Constants) -> LayerActivations:
-    """Return elements per token of the gradients at the widest moment of a layer's backward pass, in its MLP: of the
-    product, of both of its factors (which Liger writes in their place) and of the hidden state. Of routed experts also
-    `memory.routed_copies` of the tokens on their way into the experts' order and back, in fp32 and padded."""
+    """Return elements per token of the gradients at the widest moment of a layer's MLP: of the product, of both of its
+    factors (which Liger writes in their place) and of the hidden state. Of routed experts also `memory.routed_copies`
+    of the tokens on their way into the experts' order and back, in fp32 and padded."""
     model = training.model
     matrices = 3.0 if model.is_gated else 2.0
     if training.kernels == "liger" and model.is_gated:
@@ -211,33 +242,42 @@ def _gradients(layer: LayerShape, training: Training, constants: Constants) -> L
     return LayerActivations(hidden=stream_width(training) * model.hidden, inner=matrices * width, routed=routed)
 
 
-def _gathered(layer: LayerShape, training: Training) -> float:
-    """Return elements per token of one rank that are whole for a while: with sequence parallelism the hidden state
-    before a matrix, its gradient, and the copy of it that is scattered; with context parallelism outside of Megatron,
-    which passes blocks on, keys and values of the whole row and their gradients in fp32, for each query head unless
-    attention takes groups of them."""
+def _gathered(training: Training) -> float:
+    """Return elements per token of one rank that are whole for a while with sequence parallelism: the hidden state
+    before a matrix, its gradient, and the copy of it that is scattered."""
+    layout = training.layout
+    return 3.0 * training.model.hidden if layout.tensor > 1 and layout.has_sequence_parallel else 0.0
+
+
+def _gradients_in_attention(layer: LayerShape, training: Training) -> float:
+    """Return elements per token of gradients while attention is differentiated: of its output and of queries, keys and
+    values.
+
+    With context parallelism outside of Megatron, which passes blocks on, that is PyTorch's ring
+    (torch/distributed/tensor/experimental/_context_parallel/_attention.py), of keys and values once for each query head
+    unless attention takes groups of them: those of the whole row, gathered from a copy of the rank's own (2 elements);
+    the gradients, added up in fp32 (4), as they are sent on (4), as they arrive (4), and of the step at work (2); those
+    of queries in fp32 and of the step at work.
+    """
     layout, model = training.layout, training.model
-    total = 0.0
-    if layout.tensor > 1 and layout.has_sequence_parallel:
-        total += 3.0 * model.hidden
-    if layout.context > 1 and training.family != "megatron" and layer.has_cache:
-        seen = model.kv if training.has_grouped_attention else model.query
-        total += 6.0 * seen / layout.tensor * layout.context
-    return total
+    if layout.context == 1 or training.family == "megatron" or not layer.has_cache:
+        return 2.0 * model.query + 2.0 * model.kv
+    seen = model.kv if training.has_grouped_attention else model.query
+    return 4.0 * model.query + (16.0 + 2.0 * layout.context) * seen
 
 
-def _score_bytes(training: Training, constants: Constants) -> float:
-    """Return bytes per token of the scores that eager attention keeps: a row's length of them per head. The softmax is
-    in fp32; what computes in fp32 needs no cast of it."""
+def _pairs(training: Training) -> float:
+    """Return pairs of heads and other tokens per token whose scores eager attention writes out: a row's length of them
+    per head."""
     if training.attends_by != "eager":
         return 0.0
-    return (
-        (constants.memory.scores - (_CAST if training.compute == "fp32" else 0.0))
-        * training.model.heads
-        / (training.layout.tensor * training.layout.ulysses)
-        * training.sequence
-        / training.layout.context
-    )
+    heads = training.model.heads / (training.layout.tensor * training.layout.ulysses)
+    return heads * training.sequence / training.layout.context
+
+
+def _bytes_of_scores(training: Training, constants: Constants) -> float:
+    """Return bytes of a score that are kept: the softmax is in fp32; what computes in fp32 needs no cast of it."""
+    return constants.memory.scores - (_CAST if training.compute == "fp32" else 0.0)
 
 
 def _ends(training: Training, stage: Stage) -> float:

@@ -154,6 +154,7 @@ none qlora 16-bits fused
 none qlora 16-bits liger
 none qlora autocast eager
 none qlora autocast fused
+none qlora autocast liger
 none qlora fp32 eager
 zero12 full masters compiled
 zero12 full masters eager
@@ -173,7 +174,6 @@ fsdp full pure eager weights-on-host
 fsdp lora 16-bits eager weights-on-host
 fsdp qlora 16-bits eager weights-on-host
 megatron full masters fused
-none qlora autocast liger
 zero3 full masters eager
 zero3 full masters eager weights-on-host
 zero3 full masters fused

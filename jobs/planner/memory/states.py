@@ -364,8 +364,8 @@ def _step_bytes(training: Training, held: States, constants: Constants) -> float
     """Return bytes that the optimizer's step takes for a while.
 
     DeepSpeed casts gradients to the master's type, a group of parameters at a time under ZeRO-3; Adam without a fused
-    kernel needs a copy of what it updates. With the update in the backward pass it is that of one matrix, counted
-    there.
+    kernel needs a copy of what it updates; in 8 bits it has a kernel of its own, of one tensor at a time. With the
+    update in the backward pass it is that of one matrix, counted there.
     """
     elements = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
     elements *= 1 - training.offload.optimizer
@@ -375,7 +375,7 @@ def _step_bytes(training: Training, held: States, constants: Constants) -> float
     if training.family == "deepspeed" and training.has_master and training.gradient_bytes != training.master_bytes:
         group = min(elements, constants.memory.deepspeed_group_elements) if training.layout.shards == 3 else elements
         needed += group * training.master_bytes
-    if not training.has_fused_optimizer:
+    if not training.has_fused_optimizer and training.optimizer != "adam_8bit":
         needed += elements * (training.master_bytes if training.has_master else training.weight_bytes)
     return needed
 

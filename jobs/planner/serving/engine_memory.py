@@ -161,8 +161,9 @@ def scheduler_sizes(engine: Engine, accelerator: Accelerator) -> tuple[int, int]
 
 
 def capture_sizes(engine: Engine, accelerator: Accelerator, max_num_seqs: int) -> tuple[int, ...]:
-    """Return the batch sizes for which an engine captures CUDA graphs; none if it runs eagerly."""
-    if engine.is_eager:
+    """Return the batch sizes for which an engine captures CUDA graphs; none if it runs eagerly, as a trainer's own
+    code does."""
+    if engine.is_eager or engine.name == "trainer":
         return ()
     if engine.name == "sglang":
         gib = accelerator.usable_bytes / _GIB

@@ -58,19 +58,42 @@ def text_defaults(kind: str, *, is_alone: bool) -> Mapping[str, Any]:
     return {key: value for key, value in values.items() if key not in SIZES} if is_alone else values
 
 
+@cache
+def foreign_keys(kind: str) -> frozenset[str]:
+    """Return the general keys that change nothing of a type, as its own code in transformers does not name them; none
+    of a type that transformers does not have."""
+    takes = _all()["takes"]
+    return frozenset(takes[""]) - frozenset(takes[kind]) if kind in takes else frozenset()
+
+
+def type_inside(outer: str, own: str | None, table: Literal["inside", "seeing"]) -> str | None:
+    """Return the type of the decoder ("inside") or the tower ("seeing") that transformers builds in a model of type
+    `outer` whose table for it names `own`, None for none: its class may take no other. None where neither says one."""
+    usual = _all()[table].get(outer)
+    return usual["type"] if usual is not None and (usual["always"] or own is None) else own
+
+
 def vision_defaults(outer: str, kind: str) -> Mapping[str, Any]:
-    """Return what the class of an image tower takes: of its model type, or that which a model of type `outer` has."""
-    return _all()["vision"].get(kind) or _all()["vision"].get(outer, {})
+    """Return what the class of an image tower takes: that which a model of type `outer` has whatever its
+    `vision_config` names, else that of its model type."""
+    return _all()["vision"].get(outer) or _all()["vision"].get(kind, {})
 
 
 def class_aliases(
     values: Mapping[str, Any], *kinds: str, table: Literal["aliases", "vision_aliases"] = "aliases"
 ) -> Mapping[str, str]:
-    """Return keys that a config does not have, with the other name that its class knows and the config has instead;
-    the class is that of the first of the model types that has other names."""
+    """Return keys with the other name that their class knows and the config has; the class is that of the first of the
+    model types that has other names."""
     names: Mapping[str, list[str]] = next((_all()[table][kind] for kind in kinds if kind in _all()[table]), {})
     there = {key: next((other for other in others if other in values), None) for key, others in names.items()}
-    return {key: other for key, other in there.items() if other is not None and key not in values}
+    return {key: other for key, other in there.items() if other is not None}
+
+
+def said_last(values: Mapping[str, Any], aliases: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return values of which a key has what the config says under its other name, where it says both: transformers'
+    classes set their own keys first."""
+    twice = {key: values[other] for key, other in aliases.items() if key in values and values.get(other) is not None}
+    return {**values, **twice} if twice else values
 
 
 def has_tower_by_default(kind: str) -> bool:
@@ -78,8 +101,9 @@ def has_tower_by_default(kind: str) -> bool:
     return bool(_all()["tower"].get(kind))
 
 
-def is_tied_by(outer: str, way: Literal["default", "text"]) -> bool:
-    """Return True if a model that wraps a decoder ties head and embedding: by default, or if its `text_config` does."""
+def is_tied_by(outer: str, way: Literal["default", "text", "text alone"]) -> bool:
+    """Return True if a model that wraps a decoder ties head and embedding: by default, if its `text_config` does, or
+    only then."""
     return bool(_all()["tied"].get(outer, {}).get(way))
 
 

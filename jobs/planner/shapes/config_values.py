@@ -28,8 +28,8 @@ class ConfigValues:
     """A config, or a table of it. `name` is what the model is called in messages, `path` stands before keys.
 
     `defaults` are what the family's own code takes for a key that is absent; `aliases` what a family calls a key: its
-    own name counts where the usual one is not there. `read_keys` gathers the keys that anybody asked for: what is left
-    of a config is what nobody understood.
+    own name counts where the usual one is not there; `foreign` are keys that its code does not take. `read_keys`
+    gathers the keys that anybody asked for: what is left of a config is what nobody understood.
     """
 
     values: Mapping[str, Any]
@@ -37,23 +37,28 @@ class ConfigValues:
     path: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
     read_keys: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def value(self, key: str) -> Any:
         """Return what stands under a key, or under the family's own name for it; where both are absent what the
         family's own code takes, and None where it is null."""
-        self.read_keys.add(key)
-        own = self.aliases.get(key)
-        if own is not None:
-            self.read_keys.add(own)
-        there = [each for each in (key, own) if each is not None and each in self.values]
+        names = self._names(key)
+        self.read_keys.update(names)
+        there = [each for each in names if each in self.values]
         if there:
             return next((self.values[each] for each in there if self.values[each] is not None), None)
-        return self.defaults.get(key, self.defaults.get(own) if own is not None else None)
+        return self.defaults.get(key, self.defaults.get(self.aliases.get(key, key)))
 
     def is_said(self, key: str) -> bool:
         """Return True if the config itself has a value under the key, or under the family's own name for it."""
-        return any(self.values.get(each) is not None for each in (key, self.aliases.get(key)) if each is not None)
+        return any(self.values.get(each) is not None for each in self._names(key))
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        """Return the names under which a key may stand that its code takes."""
+        own = self.aliases.get(key)
+        names = (key,) if own is None else (key, own)
+        return tuple(each for each in names if each not in self.foreign) if self.foreign else names
 
     def left(self) -> tuple[str, ...]:
         """Return the keys with a value that nobody asked for, in order."""
@@ -161,6 +166,16 @@ class ConfigValues:
                     Sentence("has the item {item}. Its items must be {kinds}.", item=self.shown(item), kinds=kinds[of]),
                 )
         return tuple(value)
+
+    def table_list(self, key: str) -> tuple["ConfigValues", ...]:
+        """Return the tables of a list. Raises: ShapeUnreadable."""
+        value = self.value(key)
+        if not isinstance(value, list | tuple) or not all(isinstance(each, Mapping) for each in value):
+            raise self.refusal(key, Sentence("is {value}. It must be a list of tables.", value=self.shown(value)))
+        return tuple(
+            ConfigValues(values=each, name=self.name, path=f"{self.path}{key}.{index}.")
+            for index, each in enumerate(value)
+        )
 
     def tables(self) -> Iterator["ConfigValues"]:
         """Return the tables inside this one, in order."""

@@ -64,15 +64,15 @@ class Family:
     """One model type.
 
     `qkv_bias`, `output_bias`, `mlp_bias`, `head_bias`: which linear layers have one. `norms` per layer, of width h, or
-    2h where `has_layer_norm` (they have a bias). `qk_norm`: queries and keys are normed per head or as a whole
-    projection. `is_gated`: the MLP has three matrices, not two. `has_sinks`: one number per head in attention;
-    `has_expert_bias`: experts and router have biases. `output_gate`: what gates the output of attention: queries twice
-    as wide, a projection of its own, or one number per head. `mixture`: the model has experts, none where it
-    `may_lack_experts` and says 0; `mixture_of` corrects what the usual keys say of them. `width_key`: of a dense layer;
-    without it `width_times` the hidden size, where that is not 0, and `width` reads one that is computed. `windows`:
-    which layers see a window. `has_mla`: multi-head latent attention; `indexer`: which of its layers choose what they
-    attend to. `tied`: what an absent `tie_word_embeddings` means. `is_exact`: False for a kind nobody checked, read as
-    most models are built.
+    2h where `has_layer_norm` (they have a bias); of one that may lack attention or its MLP it `norms_each_part`.
+    `qk_norm`: queries and keys are normed per head or as a whole projection. `is_gated`: the MLP has three matrices,
+    not two. `has_sinks`: one number per head in attention; `has_expert_bias`: experts and router have biases.
+    `output_gate`: what gates the output of attention: queries twice as wide, a projection of its own, or one number per
+    head. `mixture`: the model has experts, none where it `may_lack_experts` and says 0; `mixture_of` corrects what the
+    usual keys say of them. `width_key`: of a dense layer; without it `width_times` the hidden size, where that is not
+    0, and `width` reads one that is computed. `windows`: which layers see a window. `has_mla`: multi-head latent
+    attention; `indexer`: which of its layers choose what they attend to. `tied`: what an absent `tie_word_embeddings`
+    means, unless it never ties (`may_tie`). `is_exact`: False for a kind nobody checked, read as most models are built.
 
     `attention` reads what mixes tokens where it is not the usual attention, `mixers` those of single kinds of layers;
     `kinds` reads which layer is what, where `layer_types` and the family's windows do not say it; `count_layers` how
@@ -80,7 +80,8 @@ class Family:
     `router_extra` (of the number of experts and the hidden size) and `layer_extra` are elements that stand beside;
     `outside` those outside all layers, beside embedding, head and final norm: tables of positions, streams, embeddings
     per layer. `defaults` are what the family's code takes for keys that are absent, where it is not what its class says
-    (class_defaults.json); `aliases` are its own names of keys.
+    (class_defaults.json); `aliases` are its own names of keys, `foreign` what its code names and its layers do not
+    take.
     """
 
     qkv_bias: FamilyProperty = BIAS
@@ -88,6 +89,7 @@ class Family:
     mlp_bias: FamilyProperty = NO
     head_bias: FamilyProperty = NO
     norms: int = 2
+    norms_each_part: bool = False
     has_layer_norm: bool = False
     norm_bias: FamilyProperty = YES
     has_final_norm: FamilyProperty = YES
@@ -108,6 +110,7 @@ class Family:
     indexer: Literal["", "all", "listed"] = ""
     has_mtp: bool = False
     tied: bool = False
+    may_tie: bool = True
     is_exact: bool = True
     attention: MixerReader | None = None
     mixers: Mapping[str, MixerReader] = field(default_factory=dict)
@@ -121,6 +124,7 @@ class Family:
     width: Callable[[ConfigValues, int], int] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    foreign: tuple[str, ...] = ()
 
 
 BIASED = Family(qkv_bias=YES, output_bias=YES, mlp_bias=YES, has_layer_norm=True, is_gated=False)

@@ -9,6 +9,7 @@ from jobs.planner.shapes.families import Family
 from jobs.planner.shapes.layer_shapes import LayerKind, Mixture
 
 FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
+_LETTERS = {"L": SLIDING, "G": FULL}
 _ATTENTION = (FULL, SLIDING, CHUNKED)
 # What released configs call kinds that have got a common name since.
 _OLDER = {"mamba": LINEAR, "mamba2": LINEAR, "attention": FULL, "recurrent": LINEAR, "global": FULL, "local": SLIDING}
@@ -76,6 +77,9 @@ def _names(config: ConfigValues, family: Family, num_layers: int) -> Sequence[st
     if family.windows == "alternate":
         return [FULL if index % 2 else SLIDING for index in range(num_layers)]
     if family.windows == "pattern":
+        letters = config.value("sliding_window_pattern")
+        if isinstance(letters, str) and letters and not set(letters) - set("LG"):  # EXAONE: the last layer sees all
+            return [*(_LETTERS[letters[index % len(letters)]] for index in range(num_layers - 1)), FULL]
         every = config.count("sliding_window_pattern", limit=LAYER_LIMIT)
         return [SLIDING if (index + 1) % every else FULL for index in range(num_layers)]
     if family.windows == "all":

@@ -42,7 +42,7 @@ def _layer(
     width: int,
 ) -> LayerShape:
     matrices = 3 if family.is_gated else 2
-    norms = count_norms(config, family)
+    norms = bool(kind.mixer) + bool(kind.feed) if family.norms_each_part else count_norms(config, family)
     replicated = mixer.replicated + norms * norm_elements(config, family, hidden)
     mlp, experts = 0, mixer.experts
     largest = mixer.largest

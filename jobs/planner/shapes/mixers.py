@@ -48,8 +48,18 @@ def attention(
         largest=hidden * max(inner, kv),
         cache=kv + value if projections else 0,
         shared_cache=0 if projections else kv + value,
-        is_rough=projections != 2 or sizes.value != sizes.size or family.output_gate in ("projection", "head"),
+        kind=(name := _name(family, sizes, projections)),
+        is_rough=name != "attention",
     )
+
+
+def _name(family: Family, sizes: Heads, projections: int) -> str:
+    """Return what attention is called, "attention" where memory and time of it are modelled."""
+    if projections != 2:
+        return "attention whose values are its keys" if projections else "attention on shared keys and values"
+    if sizes.value != sizes.size:
+        return "attention with values of another size"
+    return "gated attention" if family.output_gate in ("projection", "head") else "attention"
 
 
 def _qk_norm(family: Family, sizes: Heads, *, has_keys: bool) -> int:
@@ -66,7 +76,8 @@ def _qk_norm(family: Family, sizes: Heads, *, has_keys: bool) -> int:
 def read_latent_attention(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
     """Return multi-head latent attention, with its indexer where the layer has one. Raises: ShapeUnreadable.
 
-    `q_lora_rank` must be there, unless the family says otherwise; null means that queries are not compressed.
+    `q_lora_rank` must be there, unless the family says otherwise; null means that queries are not compressed. 0
+    does not: transformers asks `is None`, and makes queries of no weights.
     """
     heads = config.count("num_attention_heads", limit=hidden)
     nope = config.count("qk_nope_head_dim")
@@ -75,7 +86,12 @@ def read_latent_attention(config: ConfigValues, family: Family, hidden: int, kin
     kv_rank = config.count("kv_lora_rank")
     if "q_lora_rank" not in config.values and "q_lora_rank" not in family.defaults:
         raise config.refusal("q_lora_rank", Sentence("is missing. It must be a whole number, or null for none."))
-    query_rank = config.optional_count("q_lora_rank", low=0) or 0
+    if config.value("q_lora_rank") == 0:
+        text = Sentence(
+            "is 0, with which queries have no weights. It must be a whole number above 0, or null for none."
+        )
+        raise config.refusal("q_lora_rank", text)
+    query_rank = config.optional_count("q_lora_rank") or 0
     bias = config.flag("attention_bias", False)
     query = heads * (nope + rope)
     down = hidden * query_rank + hidden * (kv_rank + rope)

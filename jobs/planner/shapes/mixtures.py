@@ -1,5 +1,7 @@
 """The experts of a model: how many, how wide, and which layers have them."""
 
+from dataclasses import replace
+
 from jobs.catalog.sentence import Sentence
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues
 from jobs.planner.shapes.families import Family
@@ -14,20 +16,18 @@ _FEEDS = {"dense": False, "sparse": True, "moe": True, "hash_moe": True}
 
 def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixture | None:
     """Return the sizes of the experts, None for a model without. Raises: ShapeUnreadable."""
+    config = _one_for_all(config, num_layers)
     experts = config.optional_count(
         *EXPERTS, low=1 if family.mixture and not family.may_lack_experts else 0, limit=100_000
     )
     if experts == 0 or (experts is None and not family.mixture):
         return None
     if experts is None:
-        raise config.refusal(
-            EXPERTS[0],
-            Sentence(
-                "is missing (also called {second}, {third}). It must be a whole number.",
-                second=EXPERTS[1],
-                third=EXPERTS[2],
-            ),
-        )
+        first, *others = [key for key in EXPERTS if key not in config.foreign] or EXPERTS
+        text = Sentence("is missing. It must be a whole number.")
+        if others:
+            text = Sentence("is missing (also called {others}). It must be a whole number.", others=", ".join(others))
+        raise config.refusal(first, text)
     per_token = config.count(*_CHOSEN, limit=100_000)
     if per_token > experts:
         raise config.refusal(
@@ -54,6 +54,18 @@ def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixtu
         layers=_expert_layers(config, num_layers),
     )
     return family.mixture_of(config, mixture) if family.mixture_of else mixture
+
+
+def _one_for_all(config: ConfigValues, num_layers: int) -> ConfigValues:
+    """Return a config that has one number where it lists the same for every layer (Hunyuan)."""
+    listed = {
+        key: value[0]
+        for key in (*EXPERTS, *_CHOSEN, *_WIDTHS)
+        if isinstance(value := config.values.get(key), list)
+        and len(value) == num_layers
+        and value == value[:1] * num_layers
+    }
+    return replace(config, values={**config.values, **listed}) if listed else config
 
 
 def _expert_layers(config: ConfigValues, num_layers: int) -> tuple[bool, ...]:

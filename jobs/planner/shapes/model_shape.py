@@ -9,7 +9,14 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.shapes.class_defaults import class_aliases, is_tied_by, text_defaults
+from jobs.planner.shapes.class_defaults import (
+    class_aliases,
+    foreign_keys,
+    is_tied_by,
+    said_last,
+    text_defaults,
+    type_inside,
+)
 from jobs.planner.shapes.config_doubts import doubts_of_known, doubts_of_unknown
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
 from jobs.planner.shapes.diffusion import is_diffusion
@@ -39,12 +46,12 @@ class ModelShape:
     """A model, as arithmetic sees it. Sizes are numbers of elements unless a name says bytes.
 
     `hidden` h; `heads` a, `kv_heads` g, `head_size` d; `query` = a*d, `kv` = g*d (of MLA: the sizes attention works
-    with); `mlp_width` f of a dense layer; `experts` E, `experts_per_token` k, `expert_width` f_e, `shared_experts` n_s
-    (of width `shared_width` together); `latent` = kv_rank + rope size of MLA, 0 otherwise. `layers` has one entry per
-    decoder layer, in order. `head` and `embedding` are vocab*hidden each; the head of a tied model has no own elements.
-    `has_qk_norm`: queries and keys are normed per head. `quantized_bytes` is bytes per element as the checkpoint holds
-    the matrices (2.0 for bf16), `quantization` its name, "" for none. `max_positions` is the context it was made for,
-    0 where the config does not say.
+    with); `mlp_width` f of a dense layer, of the widest where they differ; `experts` E, `experts_per_token` k,
+    `expert_width` f_e, `shared_experts` n_s (of width `shared_width` together); `latent` = kv_rank + rope size of MLA,
+    0 otherwise. `layers` has one entry per decoder layer, in order. `head` and `embedding` are vocab*hidden each; the
+    head of a tied model has no own elements. `has_qk_norm`: queries and keys are normed per head. `quantized_bytes` is
+    bytes per element as the checkpoint holds the matrices (2.0 for bf16), `quantization` its name, "" for none.
+    `max_positions` is the context it was made for, 0 where the config does not say.
 
     Of MLA, `query` = `kv` = a*(nope+rope), what heads see after the up-projections, and `query_rank` (0: queries are
     not compressed), `kv_rank`, `nope_size`, `rope_size`, `value_size` are its parts; all 0 without it. `is_gated`: the
@@ -185,25 +192,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     such a decoder does not have. Raises: ShapeUnreadable, naming the key, for a value that is missing, of the wrong
     type, negative, zero, not finite or out of any range, and for a kind of model that cannot be counted.
     """
-    if not isinstance(config, Mapping):
-        raise ShapeUnreadable("config", Sentence("{name}: a config is a table of values.", name=name or "config.json"))
-    outer = ConfigValues(values=config, name=name)
-    if is_diffusion(config):
-        raise outer.refusal("_class_name", Sentence("makes it a diffusion transformer, which no trainer here trains."))
-    nested = next(filter(None, map(outer.table, _NESTED)), outer)
-    kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
-    family = _family(outer, nested, kind)
-    text = ConfigValues(
-        values=nested.values,
-        name=name,
-        path=nested.path,
-        defaults={**text_defaults(kind, is_alone=nested is outer), **family.defaults},
-        aliases=_aliases(family, nested, kind),
-    )
-    if text.flag("add_cross_attention", False):
-        raise text.refusal(
-            "add_cross_attention", Sentence("is true. Layers that attend to an encoder are not counted.")
-        )
+    outer, text, family, kind = _language_model(config, name)
     num_layers = _count_layers(text, family)
     hidden = text.count("hidden_size", "n_embd")
     mixture = read_mixture(text, family, num_layers) if _may_have_experts(family) else None
@@ -221,7 +210,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     tower, doubts = _tower(outer, hidden)
     is_tied = _is_tied(outer, text, family)
     own = doubts_of_known(outer, text, kind, is_tied=is_tied) if family.is_exact else doubts_of_unknown(text, kind)
-    rests_on = (*own, *doubts)
+    rests_on = (*own, *_alone(outer, kind), *doubts)
     counted = ModelShape(
         name=name,
         model_type=kind,
@@ -232,7 +221,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         head_size=main.head_size,
         query=main.heads * main.head_size,
         kv=main.kv_heads * main.head_size,
-        mlp_width=width,
+        mlp_width=max(width, *(each.width for each in kinds)),
         vocab=vocab,
         is_tied=is_tied,
         final=norm * family.has_final_norm.of(text) + vocab * family.head_bias.of(text),
@@ -275,6 +264,34 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     return overruled(counted, read_headers(outer))
 
 
+def _language_model(config: Mapping[str, Any], name: str) -> tuple[ConfigValues, ConfigValues, Family, str]:
+    """Return the whole config, the part of it that is the language model's with what its family leaves out, the family
+    and the model type. Raises: ShapeUnreadable, also for a kind of model that cannot be counted.
+    """
+    if not isinstance(config, Mapping):
+        raise ShapeUnreadable("config", Sentence("{name}: a config is a table of values.", name=name or "config.json"))
+    outer = ConfigValues(values=config, name=name)
+    if is_diffusion(config):
+        raise outer.refusal("_class_name", Sentence("makes it a diffusion transformer, which no trainer here trains."))
+    nested = next(filter(None, map(outer.table, _NESTED)), outer)
+    kind = _kind(outer, nested)
+    family = _family(outer, nested, kind)
+    others = class_aliases(nested.values, kind)
+    text = ConfigValues(
+        values=said_last(nested.values, others),
+        name=name,
+        path=nested.path,
+        defaults={**text_defaults(kind, is_alone=nested is outer), **family.defaults},
+        aliases={**{key: others.get(own, own) for key, own in family.aliases.items()}, **others},
+        foreign=foreign_keys(kind).union(family.foreign),
+    )
+    if text.flag("add_cross_attention", False):
+        raise text.refusal(
+            "add_cross_attention", Sentence("is true. Layers that attend to an encoder are not counted.")
+        )
+    return outer, text, family, kind
+
+
 # Under these keys a model with other towers has its language model.
 _NESTED = ("text_config", "llm_config", "language_config")
 
@@ -300,10 +317,46 @@ _FOREIGN = (
     "num_encoder_layers",
     "cross_attention_layers",
     "num_decoder_layers",
+    "block_configs",
 )
+
+_OF_EACH_LAYER = "num_key_value_heads_per_layer"
+"""Under this key heads stand that each layer has for itself, as a search over architectures leaves them: DeciLM."""
+
+
+def _kind(outer: ConfigValues, nested: ConfigValues) -> str:
+    """Return the type of the decoder: where its keys stand alone that which the type wraps. A class that takes no other
+    type inside takes this one, whatever its own is called; but a name that nobody knows may be of a class that is not
+    known either."""
+    if nested is outer:
+        alone = outer.text("model_type")
+        return alone if alone in FAMILIES else type_inside(alone, None, "inside") or alone
+    whole, own = outer.value("model_type"), nested.value("model_type") or None
+    if isinstance(whole, str) and (own is None or isinstance(own, str)):
+        inside = type_inside(whole, own, "inside")
+        if inside is not None and (own in (None, whole) or own in FAMILIES):
+            own = inside
+        if own is not None and own == whole and own not in FAMILIES:
+            raise nested.refusal("model_type", Sentence("is {kind}, which is the whole model's.", kind=own))
+    return own if isinstance(own, str) else (nested if own is not None else outer).text("model_type")
+
+
+def _alone(outer: ConfigValues, kind: str) -> tuple[str, ...]:
+    """Return what is said of a type that wraps a decoder of type `kind` where the decoder's keys stand alone."""
+    whole = outer.text("model_type")
+    if any(outer.table(key) is not None for key in _NESTED) or whole == kind:
+        return ()
+    text = "Its model type {whole} wraps a decoder, but its config has no text_config: counted as {kind} alone."
+    return (Sentence(text, whole=outer.shown(whole), kind=outer.shown(kind)),)
 
 
 def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
+    if nested.values.get(_OF_EACH_LAYER):
+        text = Sentence(
+            "gives each layer heads and widths of its own, which are not counted. Such a model is cut from a "
+            "larger one: plan for that one, and this one needs less."
+        )
+        raise nested.refusal(_OF_EACH_LAYER, text)
     for each, where in ((outer.value("model_type"), outer), (kind, nested)):
         if isinstance(each, str) and each in REFUSED:
             text = Sentence("is {kind}, which is not counted: {reason}", kind=each, reason=REFUSED[each])
@@ -324,12 +377,6 @@ def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
         )
         raise nested.refusal("model_type", problem)
     return GENERIC
-
-
-def _aliases(family: Family, nested: ConfigValues, kind: str) -> Mapping[str, str]:
-    """Return other names of keys: the family's, and those of transformers' class that the config has."""
-    others = class_aliases(nested.values, kind)
-    return {**{key: others.get(own, own) for key, own in family.aliases.items()}, **others}
 
 
 def _tower(outer: ConfigValues, hidden: int) -> tuple[int, tuple[str, ...]]:
@@ -378,12 +425,14 @@ def _width(text: ConfigValues, family: Family, hidden: int, *, is_needed: bool) 
 
 
 def _is_tied(outer: ConfigValues, text: ConfigValues, family: Family) -> bool:
-    if outer.values is text.values:
+    if not family.may_tie:
+        return False
+    if not text.path:
         return text.flag("tie_word_embeddings", family.tied)
     kind = str(outer.value("model_type"))
     if is_tied_by(kind, "text") and text.flag("tie_word_embeddings", family.tied):
         return True
-    if "tie_word_embeddings" in outer.values:
+    if "tie_word_embeddings" in outer.values and not is_tied_by(kind, "text alone"):
         return outer.flag("tie_word_embeddings", False)
     return is_tied_by(kind, "default") or (kind not in KINDS and text.flag("tie_word_embeddings", family.tied))
 

@@ -22,7 +22,7 @@ _DTYPES = {
 }
 _SCALE_BYTES = 2  # of a group's scale in integer formats
 _MXFP4 = 4.25 / 8  # 4 bits, and 8 bits of scale for 32 elements
-_METHODS = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4"
+_METHODS = "auto-round, awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, hqq, modelopt, mxfp4, quark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
     if table is None:
         return Quantization(name="", quantized_bytes=plain, element_bytes=plain)
     method = table.text("quant_method", "modelopt" if table.has("quant_algo") else None).lower()
-    if method == "modelopt" and table.value("quant_algo") == "MIXED_PRECISION":
+    if method.startswith("modelopt") and table.value("quant_algo") == "MIXED_PRECISION":
         return _mixed(table, plain)
-    quantized = _bytes(table, method)
+    quantized = _bytes(table, "modelopt" if method.startswith("modelopt") else method)
     rest = 2.0 if plain < 2 else plain
     if method == "mxfp4":  # gpt-oss, the one family that has it, keeps attention and router as they were
         return Quantization(name=method, quantized_bytes=quantized, element_bytes=rest, reaches="experts")
@@ -69,9 +69,16 @@ def read_quantization(outer: ConfigValues, text: ConfigValues) -> Quantization:
         quantized_bytes=quantized,
         element_bytes=rest,
         reaches="experts" if _leaves_attention(table, text) else "layers",
-        # DeepSeek-V4: experts of 4 bits in a checkpoint of 8, whose quantization_config does not say so.
-        expert_bytes=_MXFP4 if method == "fp8" and text.value("expert_dtype") == "fp4" else 0.0,
+        expert_bytes=_expert_bytes(table, text) if method == "fp8" else 0.0,
     )
+
+
+def _expert_bytes(table: ConfigValues, text: ConfigValues) -> float:
+    """Return the bytes per element of experts of 4 bits in a checkpoint of 8 (DeepSeek-V4): as `quantization_config`
+    says, where modelopt has made them anew, else as the model does; 0 where they are like the rest."""
+    if table.has("moe_quant_algo"):
+        return _algorithm(table, table.text("moe_quant_algo"))
+    return _MXFP4 if text.value("expert_dtype") == "fp4" else 0.0
 
 
 def _mixed(table: ConfigValues, plain: float) -> Quantization:
@@ -82,7 +89,8 @@ def _mixed(table: ConfigValues, plain: float) -> Quantization:
         raise table.refusal("quantized_layers", Sentence("is missing. It must be a table of modules."))
     kinds: dict[str, float] = {}
     for name in listed.values:
-        kind = "expert" if "experts" in name else "mlp" if ".mlp." in name else "attention"
+        is_routed = ".experts" in name
+        kind = "expert" if is_routed else "mlp" if ".mlp." in name or "experts" in name else "attention"
         if kind not in kinds and ("attn" in name or kind != "attention"):
             module = listed.table(name)
             kinds[kind] = _algorithm(module, module.text("quant_algo")) if module is not None else plain
@@ -96,12 +104,15 @@ def _mixed(table: ConfigValues, plain: float) -> Quantization:
 
 
 def _algorithm(table: ConfigValues, algorithm: str) -> float:
-    if algorithm.upper() == "FP8":
+    name = algorithm.upper()
+    if name.startswith("FP8"):
         return 1.0
-    if algorithm.upper().endswith("NVFP4"):
+    if name.endswith("NVFP4"):
         return 4.5 / 8  # 4 bits, and 8 bits of scale for 16 elements
+    if name in ("MXFP8", "MXFP4"):
+        return (int(name[-1]) + 8 / 32) / 8
     raise table.refusal(
-        "quant_algo", Sentence("is {algorithm}. Known are FP8, NVFP4.", algorithm=table.shown(algorithm))
+        "quant_algo", Sentence("is {algorithm}. Known are FP8, MXFP4, MXFP8, NVFP4.", algorithm=table.shown(algorithm))
     )
 
 
@@ -115,7 +126,7 @@ def _leaves_attention(table: ConfigValues, text: ConfigValues) -> bool:
     """Return True if a list of modules that stay as they were names attention and not the routed experts. Raises:
     ShapeUnreadable."""
     patterns: list[str] = []
-    for key in ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers"):
+    for key in ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "exclude"):
         patterns += table.items(key, str) or ()
     if not patterns or not any(text.has(key) for key in EXPERTS):
         return False
@@ -161,6 +172,13 @@ def _bytes(table: ConfigValues, method: str) -> float:
     if method in ("gptq", "awq"):
         bits = table.count("bits", "w_bit", limit=8)
         return _grouped(bits, table.optional_count("group_size", "q_group_size", low=-1, limit=1 << 20) or 128)
+    if method == "auto-round":
+        bits, size = table.count("bits", limit=16), table.optional_count("group_size", low=-1, limit=1 << 20) or 128
+        return _scaled(bits, size) if table.text("data_type", "int").startswith(_FLOATS) else _grouped(bits, size)
+    if method == "hqq":
+        return _hqq(table)
+    if method == "quark":
+        return _quark(table)
     if method == "bitsandbytes":
         if table.flag("load_in_8bit", False):
             return 1.0
@@ -189,11 +207,48 @@ def _compressed(table: ConfigValues) -> float:
             size = weights.optional_count("group_size", low=-1, limit=1 << 20)
             if not size or size < 1:
                 return bits / 8
-            # Floats of 4 bits (NVFP4) have scales of 8 bits and no zero point.
-            return (bits + 8 / size) / 8 if weights.text("type", "int") == "float" else _grouped(bits, size)
+            if weights.text("type", "int") == "float":
+                return _scaled(bits, size)
+            return _grouped(bits, size, has_zeros=not weights.flag("symmetric", True))
     raise table.refusal("config_groups", Sentence("has no group that says how weights are held."))
 
 
-def _grouped(bits: int, size: int) -> float:
-    """Return bytes per element with a scale and a zero point per group; a group of -1 is a whole column."""
-    return bits / 8 if size < 1 else (bits + (8 * _SCALE_BYTES + bits) / size) / 8
+def _hqq(table: ConfigValues) -> float:
+    """Return the bytes of HQQ's elements: a scale and a zero point of 16 bits a group. Raises: ShapeUnreadable."""
+    inner = table.table("quant_config")
+    where = (inner.table("weight_quant_params") if inner is not None else None) or inner or table
+    bits, size = where.count("nbits", "bits", limit=8), where.optional_count("group_size", limit=1 << 20)
+    return (bits + (32 / size if size else 0)) / 8
+
+
+_QUARK = {"fp4": 4, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8, "fp8_e4m3": 8, "fp6_e2m3": 6, "fp6_e3m2": 6}
+
+
+def _quark(table: ConfigValues) -> float:
+    """Return the bytes of AMD Quark's elements, as its global_quant_config has them. Raises: ShapeUnreadable."""
+    whole = table.table("global_quant_config")
+    weights = whole.table("weight") if whole is not None else None
+    if weights is None:
+        raise table.refusal("global_quant_config", Sentence("has no group that says how weights are held."))
+    dtype = weights.text("dtype")
+    if dtype not in _QUARK:
+        text = Sentence("is {dtype}. Known are {known}.", dtype=weights.shown(dtype), known=", ".join(_QUARK))
+        raise weights.refusal("dtype", text)
+    size = weights.optional_count("group_size", low=-1, limit=1 << 20) or -1
+    if size < 1:
+        return _QUARK[dtype] / 8
+    return _scaled(_QUARK[dtype], size) if dtype.startswith("fp") else _grouped(_QUARK[dtype], size)
+
+
+_FLOATS = ("mx", "nv")  # number types of auto-round that are floats with scales of 8 bits: mx_fp, nv_fp
+
+
+def _scaled(bits: int, size: int) -> float:
+    """Return bytes per element of floats with a scale of 8 bits a group, and no zero point (NVFP4, MXFP4)."""
+    return (bits + 8 / size) / 8 if size > 0 else bits / 8
+
+
+def _grouped(bits: int, size: int, *, has_zeros: bool = True) -> float:
+    """Return bytes per element with a scale per group, and a zero point where there is one; a group of -1 is a whole
+    column. GPTQ's files have zero points even where they are all the same."""
+    return bits / 8 if size < 1 else (bits + (8 * _SCALE_BYTES + bits * has_zeros) / size) / 8

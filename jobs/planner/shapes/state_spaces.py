@@ -41,14 +41,16 @@ def gated_delta(config: ConfigValues, family: Family, hidden: int, kind: LayerKi
 
 
 def kimi_delta(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
-    """Return a layer of Kimi's delta attention: gates of low rank, one decay per channel. Raises: ShapeUnreadable."""
+    """Return a layer of Kimi's delta attention: gates of low rank, or one of full rank in Kimi K3, and one decay per
+    channel. Raises: ShapeUnreadable."""
     table = config.table("linear_attn_config")
     where = table if table is not None else config
     heads = where.count("num_heads", "linear_num_heads")
     size = where.count("head_dim" if table is not None else "linear_head_dim")
     kernel = where.count("short_conv_kernel_size", "linear_conv_kernel_dim")
     inner = heads * size
-    gates = 2 * (hidden * size + size * inner) + hidden * heads
+    narrow = hidden * size + size * inner
+    gates = narrow + (hidden * inner if where.flag("use_full_rank_gate", False) else narrow) + hidden * heads
     return Mixer(
         heads=heads,
         kv_heads=heads,

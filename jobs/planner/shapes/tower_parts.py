@@ -192,7 +192,7 @@ def mistral_projector(vision: Vision) -> int:
 
 
 def paligemma_projector(vision: Vision) -> int:
-    out = vision.outer.optional_count("projection_dim") or vision.number("projection_dim", default=vision.text)
+    out = vision.outer.optional_count("projection_dim") or 2048  # whatever vision_config says of it
     return vision.side * out + out
 
 
@@ -279,10 +279,9 @@ def by_ratio(vision: Vision) -> int:
 def step_parts(vision: Vision) -> int:
     """Step's table of positions, its two convolutions that merge, and its projector."""
     side = vision.side
-    positions = vision.number("max_position_embeddings", default=0, low=0) or vision.patches
     merging = 9 * side * 2 * side + 2 * side + 9 * 2 * side * 4 * side + 4 * side
     bias = vision.text * vision.outer.flag("projector_bias", False)
-    return positions * side + merging + 4 * side * vision.text + bias
+    return vision.patches * side + merging + 4 * side * vision.text + bias
 
 
 def gemma4_parts(vision: Vision) -> int:

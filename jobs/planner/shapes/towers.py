@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.planner.shapes.class_defaults import class_aliases, has_tower_by_default, vision_defaults
+from jobs.planner.shapes.class_defaults import (
+    class_aliases,
+    has_tower_by_default,
+    said_last,
+    type_inside,
+    vision_defaults,
+)
 from jobs.planner.shapes.config_values import ConfigValues
 from jobs.planner.shapes.tower_parts import (
     Part,
@@ -143,7 +149,7 @@ _BRIDGES: Mapping[str, tuple[Part, ...]] = {
     "aya_vision": (cohere_projector(norm=True),),
     "deepseek_vl": (two_linear(lambda vision: vision.side, ""),),
     "vipllava": (several_layers,),
-    "video_llava": (*_CLIP, two_linear(seen, "multimodal_projector_bias")),  # one tower for images, one for films
+    "video_llava": (two_linear(seen, "multimodal_projector_bias"),),
 }
 
 # Towers of one family only, with what leads to the decoder, by the model type of the whole.
@@ -221,10 +227,11 @@ def vision_of(outer: ConfigValues, hidden: int) -> Vision | None:
     if values is None or tower is None:
         return None
     kind = str(outer.value("model_type"))
-    body = str(values.value("model_type"))
+    body = _body(outer)
     usual = {**tower.defaults, **vision_defaults(kind, body)}
     aliases = class_aliases(values.values, body, kind, table="vision_aliases")
-    values = ConfigValues(values=values.values, name=outer.name, path=values.path, defaults=usual, aliases=aliases)
+    own = said_last(values.values, aliases)
+    values = ConfigValues(values=own, name=outer.name, path=values.path, defaults=usual, aliases=aliases)
     return Vision(outer, values, values.count(*tower.sides), hidden)
 
 
@@ -249,12 +256,17 @@ def hearing_of(outer: ConfigValues, hidden: int) -> int | None:
 
 
 def _tower_of(outer: ConfigValues) -> Tower | None:
-    kind, values = str(outer.value("model_type")), outer.table("vision_config")
-    body = str(values.value("model_type")) if values is not None else ""
-    return _WHOLE.get(kind) or _assembled(kind, body)
-
-
-def _assembled(kind: str, body: str) -> Tower | None:
+    kind, body = str(outer.value("model_type")), _body(outer)
+    if kind in _WHOLE and body not in _BODIES:
+        return _WHOLE[kind]
     if kind not in _BRIDGES or body not in _BODIES:
         return None
-    return Tower(parts=(*_BODIES[body], *_BRIDGES[kind]))
+    bodies = _BODIES[body] * (2 if kind == "video_llava" else 1)  # one for images, one for films
+    return Tower(parts=(*bodies, *_BRIDGES[kind]))
+
+
+def _body(outer: ConfigValues) -> str:
+    """Return the model type of the tower itself, "" where none is named."""
+    values = outer.table("vision_config")
+    own = values.value("model_type") if values is not None else None
+    return type_inside(str(outer.value("model_type")), str(own) if own else None, "seeing") or ""

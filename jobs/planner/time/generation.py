@@ -154,6 +154,24 @@ def _center(mean: float, cap: int, spread: float) -> float:
     return (low + high) / 2
 
 
+@lru_cache(maxsize=256)
+def length_deviation(mean: float, cap: int, spread: float) -> float:
+    """Return the standard deviation of responses' lengths, a log-normal whose mean after the cut at `cap` is `mean`."""
+    if spread < 1e-6 or mean >= cap:
+        return 0.0
+    center, edge = _center(mean, cap, spread), math.log(cap)
+    over = (edge - center) / spread
+    square = math.exp(2 * center + 2 * spread * spread) * _NORMAL.cdf(over - 2 * spread) + cap**2 * (
+        1 - _NORMAL.cdf(over)
+    )
+    return math.sqrt(max(square - mean * mean, 0.0))
+
+
+def longest_of(mean: float, deviation: float, num: int) -> float:
+    """Return the mean of the greatest of `num` normal values (Blom's approximation)."""
+    return mean + deviation * _NORMAL.inv_cdf((num - 0.375) / (num + 0.25)) if num > 1 else mean
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """One engine's way through its queue. `own_prompt`: tokens of cache that a prompt takes, shared ones divided."""

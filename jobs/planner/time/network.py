@@ -15,6 +15,8 @@ from jobs.planner.job import Fleet, Training
 
 _HALF = 2  # bytes of an element of activations and of gathered weights
 _NIC_SHARE = 1 / 9  # of the link in a node: 400 Gb/s beside 450 GB/s of NVLink, 200 beside 300 at most
+_BEHIND_A_SWITCH = 2  # devices: boards of eight have four switches (NVIDIA's DGX A100, H100)
+_BEHIND_A_SWITCH_PCIE = 4  # of cards without a link of their own: eight on two switches
 _NIC_RATE = 50e9  # 400 Gb/s a device, which nodes of Blackwell keep beside twice the link
 
 
@@ -41,6 +43,13 @@ def card_bandwidth(accelerator: Accelerator) -> float:
     """Return bytes/s, one way, of the network card that a device with a link of its own has beside it: a ninth of that
     link, and no more than 400 Gb/s."""
     return min(accelerator.link_bandwidth * _NIC_SHARE, _NIC_RATE)
+
+
+def host_bandwidth(fleet: Fleet, num_devices: int) -> float:
+    """Return bytes/s, one way, between host memory and each of `num_devices` that move at once: devices share the link
+    of the switch that they sit behind, two on a board with links between devices, four where there are none."""
+    shared = _BEHIND_A_SWITCH_PCIE if fleet.accelerator.link == "pcie" else _BEHIND_A_SWITCH
+    return fleet.accelerator.pcie_bandwidth / min(shared, num_devices, fleet.devices_per_node)
 
 
 def node_bandwidth(fleet: Fleet) -> float:

@@ -12,13 +12,20 @@ from dataclasses import dataclass, replace
 
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
-from jobs.planner.job import Engine, FrozenModel, Job, Rollouts, Training
+from jobs.planner.job import Engine, FrozenModel, Job, Layout, Rollouts, Training
 from jobs.planner.memo import Memo
 from jobs.planner.result import Interval, StepTime, around
 from jobs.planner.serving.engine_memory import EngineMemory
 from jobs.planner.time.flops import training_flops
-from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
-from jobs.planner.time.layers import peak_rate
+from jobs.planner.time.generation import (
+    decode_tokens_per_second,
+    generation_seconds,
+    length_deviation,
+    longest_of,
+    mean_lengths,
+)
+from jobs.planner.time.layers import compute_type, peak_rate
+from jobs.planner.time.moving import moving_seconds, visiting_seconds
 from jobs.planner.time.training import (
     WIDEST,
     MicroBatchWork,
@@ -46,13 +53,15 @@ TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingBatch:
-    """What one step trains on: `samples` of `length` tokens each in the mean, of which `prompt` are given. `slots`:
-    tokens of all samples where each is padded to the longest allowed, as the process that leads the run keeps them."""
+    """What one step trains on: `samples` of `length` tokens each in the mean, of which `prompt` are given, and how far
+    lengths lie from it. `slots`: tokens of all samples where each is padded to the longest allowed, as the process that
+    leads the run keeps them."""
 
     samples: int
     prompt: float
     length: float
     slots: int = 0
+    deviation: float = 0.0
 
     @property
     def tokens(self) -> float:
@@ -65,7 +74,12 @@ def batch_of(rollouts: Rollouts, constants: Constants) -> TrainingBatch:
     prompt, response = mean_lengths(rollouts.lengths, constants)
     samples = rollouts.prompts * rollouts.samples_per_prompt
     longest = rollouts.lengths.max_prompt + rollouts.lengths.max_response
-    return TrainingBatch(samples=samples, prompt=prompt, length=prompt + response, slots=samples * longest)
+    deviation = length_deviation(
+        response, rollouts.lengths.max_response, rollouts.lengths.spread or constants.decode.spread
+    )
+    return TrainingBatch(
+        samples=samples, prompt=prompt, length=prompt + response, slots=samples * longest, deviation=deviation
+    )
 
 
 def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> StepTime:
@@ -175,9 +189,7 @@ def _rl_phases(
         _key(job),
     )
     phases = {"rollout": rollout}
-    rewards = [
-        _frozen(job, each, batch.tokens, batch.length, constants, memo) for each in job.frozen if each.role == "reward"
-    ]
+    rewards = [_judged(job, each, batch, constants, memo) for each in job.frozen if each.role == "reward"]
     judged = sum(rewards, start=NOTHING)
     if rollouts.reward_seconds or rewards:
         seconds = rollouts.reward_seconds
@@ -188,7 +200,7 @@ def _rl_phases(
         values = _scored(job, job.critic, rollouts, batch, constants, memo)
         before = phases.get("old_logprobs", NOTHING)
         phases["old_logprobs"] = _both(before, values, beside=job.critic_pool != "policy")
-    scored = [(each, _frozen(job, each, batch.tokens, batch.length, constants, memo)) for each in job.frozen]
+    scored = [(each, _judged(job, each, batch, constants, memo)) for each in job.frozen]
     others = [seconds for each, seconds in scored if each.role != "reward"]
     if others:
         phases["reference"] = sum(others, start=NOTHING)
@@ -206,9 +218,10 @@ def _rl_phases(
         job.engine_devices,
         job.sync_bucket_bytes,
         job.sync_transport,
+        engine.weight_bytes,
         _key(job),
     )
-    phases["weight_sync"] = sync + around(_moving_seconds(job, constants), WIDEST)
+    phases["weight_sync"] = sync + around(moving_seconds(job, constants), WIDEST)
     return phases
 
 
@@ -267,11 +280,11 @@ def _scored(
     """Return seconds in which a trained model gives log-probabilities or values of the batch."""
     size = rollouts.score_micro_batch or training.micro_batch
     row = rollouts.score_sequence or training.sequence
-    is_packed = bool(training.document) or row > rollouts.lengths.max_prompt + rollouts.lengths.max_response
+    is_packed = bool(training.document) or _holds_more(row, job)
     padding = training.sequence / batch.length if training.is_padded else 1.0
     held = size * (row if is_packed or training.is_padded else min(row, batch.length))
     document = training.sequence if training.is_padded else batch.length
-    return memo.of(
+    scored = memo.of(
         "scored",
         (training, job.fleet.accelerator),
         lambda: scoring_seconds(
@@ -285,25 +298,86 @@ def _scored(
             row=held,
             has_head=training.objective != "scalar",
             share=constants.speed.scoring_share,
+            longest=_longest(training, training.layout, batch, 0 if is_packed else size, batch.samples),
+            beside=_beside(training, constants),
+            host_bytes=training.weight_bytes if training.offload.params else 0.0,
         ),
         batch,
         size,
         row,
         _key(job),
     )
+    return scored + visiting_seconds(job, training, constants, is_trained=False)
+
+
+def _is_megatron(training: Training) -> bool:
+    return training.family == "megatron"
+
+
+def _beside(training: Training, constants: Constants) -> float:
+    """Return seconds of a micro-batch beside its layers and its head. Megatron's are handed over as they are packed."""
+    return 0.0 if _is_megatron(training) else constants.speed.pass_seconds
+
+
+def _judged(job: Job, frozen: FrozenModel, batch: TrainingBatch, constants: Constants, memo: Memo) -> Interval:
+    """Return seconds in which a frozen model scores the batch of a step."""
+    joined = bool(job.policy.document) or _holds_more(frozen.sequence, job)
+    longest = _longest(job.policy, frozen.layout, batch, 0 if joined else frozen.micro_batch, batch.samples)
+    return _frozen(job, frozen, batch.tokens, batch.length, constants, memo, longest)
+
+
+def _holds_more(row: int, job: Job) -> bool:
+    """Return True if a row holds more than the longest sample, so that samples are joined to it."""
+    assert job.rollouts is not None
+    return row > job.rollouts.lengths.max_prompt + job.rollouts.lengths.max_response
+
+
+def _longest(training: Training, layout: Layout, batch: TrainingBatch, each: int, samples: float) -> float:
+    """Return tokens of the rank that others wait for over the mean of all, where each rank has so many of `samples`:
+    `each` a micro-batch, 0 where so many tokens are joined. Ranks that hold shards of weights, or experts, for each
+    other meet in every micro-batch, all meet at the end."""
+    if not each or training.is_padded:
+        return 1.0
+    meeting = layout.data if layout.shards >= 3 else layout.expert * layout.expert_tensor // _inner(layout)
+    if meeting <= 1:
+        meeting, each = layout.data, max(round(samples / layout.data), each)
+    ranks = min(meeting, layout.data)
+    return longest_of(batch.length, batch.deviation / math.sqrt(each), ranks) / batch.length
+
+
+def _inner(layout: Layout) -> int:
+    """Return ranks that see the same samples and stand next to one another."""
+    return layout.tensor * layout.context * layout.ulysses
 
 
 def _frozen(
-    job: Job, frozen: FrozenModel, tokens: float, document: float, constants: Constants, memo: Memo
+    job: Job,
+    frozen: FrozenModel,
+    tokens: float,
+    document: float,
+    constants: Constants,
+    memo: Memo,
+    longest: float = 1.0,
 ) -> Interval:
     share = 1.0 if job.rollouts is None else constants.speed.scoring_share
     return memo.of(
         "frozen",
         (frozen, job.policy, job.fleet.accelerator),
-        lambda: frozen_seconds(frozen, job.policy, job.fleet, constants, tokens=tokens, document=document, share=share),
+        lambda: frozen_seconds(
+            frozen,
+            job.policy,
+            job.fleet,
+            constants,
+            tokens=tokens,
+            document=document,
+            share=share,
+            longest=longest,
+            beside=0.0 if job.rollouts is None else _beside(job.policy, constants),
+        ),
         tokens,
         document,
         share,
+        longest,
         _key(job),
     )
 
@@ -313,35 +387,29 @@ def _updates(
 ) -> Interval:
     """Return seconds of all optimizer steps on one batch. Beside an engine on the same devices they are slower."""
     steps = rollouts.updates
-    share = 1.0 if job.placement == "split" else constants.speed.update_share
+    beside_engine = constants.speed.update_share_megatron if _is_megatron(training) else constants.speed.update_share
+    share = 1.0 if job.placement == "split" else beside_engine
+    joined = bool(training.document) or _holds_more(training.sequence, job)
+    longest = _longest(training, training.layout, batch, 0 if joined else training.micro_batch, batch.samples / steps)
     one = memo.of(
         "update",
         (training, job.fleet.accelerator),
-        lambda: update_time(training, job.fleet, constants, tokens=batch.tokens / steps, document=batch.length),
+        lambda: update_time(
+            training,
+            job.fleet,
+            constants,
+            tokens=batch.tokens / steps,
+            document=batch.length,
+            longest=longest,
+            beside=_beside(training, constants),
+        ),
         batch,
         steps,
         _key(job),
     )
-    return one.seconds.scaled(steps * rollouts.epochs / share)
-
-
-def _moving_seconds(job: Job, constants: Constants) -> float:
-    """Return seconds in which models leave the devices for another phase and come back, and engines wake up."""
-    if job.placement == "split" or job.engine is None:
-        return 0.0
-    training, rate = job.policy, job.fleet.accelerator.pcie_bandwidth * constants.speed.move_rate_share
-    local = training.model.parameters / max(training.layout.num_devices, 1)
-    moved = 0.0
-    if training.offload.params_between_phases:
-        moved += local * training.weight_bytes
-    if training.offload.optimizer_between_phases and training.method == "full":
-        moved += local * (8 + training.master_bytes * training.has_master) * (1 - training.offload.optimizer)
-    engine = job.engine
-    woken = 0.0
-    if engine.sleep_level:
-        ranks = engine.tensor * engine.pipeline
-        woken = constants.speed.wake_seconds + (engine.sleep_level == 1) * 2 * training.model.parameters / ranks / rate
-    return 2 * moved / rate + woken
+    return one.seconds.scaled(steps * rollouts.epochs / share) + visiting_seconds(
+        job, training, constants, is_trained=True
+    )
 
 
 def _paced(phases: dict[str, Interval], constants: Constants) -> dict[str, Interval]:
@@ -404,10 +472,11 @@ def _mfu_note(job: Job) -> tuple[str, ...]:
     if job.fleet.accelerator.is_host:
         return ()
     note = Sentence(
-        "MFU is FLOPs of the model / (seconds of the update * {num_devices} devices * {peak:,.0f}"
-        " TFLOP/s); recomputation is not counted.",
+        "MFU counts FLOPs of the update's forward and backward passes, attention included and recomputation not, "
+        "against the peak of {num_devices} devices without sparsity: {peak:,.0f} TFLOP/s in {kind} each.",
         num_devices=job.policy.layout.num_devices,
         peak=peak_rate(job.fleet.accelerator) / 1e12,
+        kind=compute_type(job.fleet.accelerator, "bf16"),
     )
     return (note,)
 
@@ -427,8 +496,8 @@ def _document_note(training: Training) -> tuple[str, ...]:
 
 def _unsure(phase: str, constants: Constants) -> float:
     """Return how far a phase may be from its middle where nobody knows how long responses are: weights know none."""
-    bands = {"rollout": constants.decode.band_lengths, "update": constants.speed.band_unknown, "weight_sync": 1.0}
-    return bands.get(phase, constants.speed.band_scoring)
+    bands = {"rollout": constants.decode.band_lengths, "weight_sync": 1.0}
+    return bands.get(phase, constants.speed.band_unknown)
 
 
 def _key(job: Job) -> tuple[int, int, float]:

@@ -19,7 +19,7 @@ from jobs.planner.result import Interval, around
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
 from jobs.planner.time.flops import RECOMPUTED, layer_kinds, training_flops
 from jobs.planner.time.layers import HALF, best_rate, head_seconds, layer_seconds, optimizer_bytes, rates_of
-from jobs.planner.time.network import Exchange, exchange_of, exposed
+from jobs.planner.time.network import Exchange, exchange_of, exposed, host_bandwidth
 
 WIDEST = math.sqrt(2.5)
 """An interval is never wider than this factor to either side: beyond it, it would tell nothing."""
@@ -81,10 +81,19 @@ def update_seconds(
 
 
 def update_time(
-    training: Training, fleet: Fleet, constants: Constants, *, tokens: float = 0.0, document: float = 0.0
+    training: Training,
+    fleet: Fleet,
+    constants: Constants,
+    *,
+    tokens: float = 0.0,
+    document: float = 0.0,
+    longest: float = 1.0,
+    beside: float = 0.0,
 ) -> UpdateTime:
-    """Return seconds of one optimizer step, by part."""
-    work = work_of(training, tokens=tokens, document=document)
+    """Return seconds of one optimizer step, by part. `longest`: tokens of the rank that is waited for over the mean;
+    `beside`: what the host takes for each micro-batch beside its layers and its head."""
+    mean = work_of(training, tokens=tokens, document=document)
+    work = replace(mean, tokens=mean.tokens * longest)
     layout, accelerator = training.layout, fleet.accelerator
     slowest, waiting, exchange, share = _slowest_stage(training, fleet, work, constants)
     hidden = exposed(exchange.gather + exchange.scatter, slowest, constants.network.weights_overlap)
@@ -95,11 +104,11 @@ def update_time(
     bubble = (layout.pipeline - 1) / layout.virtual * each
     reduced = exposed(exchange.gradients, slowest, constants.network.weights_overlap)
     optimizer = optimizer_seconds(training, fleet, share, constants) + constants.speed.step_seconds
-    total = work.count * each + bubble + reduced + optimizer
-    executed = training_flops(training, work.tokens * work.count, work.document, executed=True)
+    total = work.count * (each + beside) + bubble + reduced + optimizer
+    executed = training_flops(training, mean.tokens * mean.count, mean.document, executed=True)
     ideal = executed / (layout.tensor * layout.pipeline) / best_rate(accelerator, training.compute)
     talking = (work.count * talk + reduced) / total
-    on_host = work.count * waiting + (optimizer if training.offload.optimizer else 0.0)
+    on_host = work.count * (waiting + beside) + (optimizer if training.offload.optimizer else 0.0)
     factor = _width(constants.value(band_of(training, accelerator)), on_host / total, talking, constants)
     low = max(total / factor, min(ideal, total))
     return UpdateTime(
@@ -124,15 +133,22 @@ def scoring_seconds(
     row: float,
     has_head: bool = True,
     share: float = 1.0,
+    longest: float = 1.0,
+    beside: float = 0.0,
+    host_bytes: float = 0.0,
+    loads_once: bool = False,
 ) -> Interval:
     """Return seconds of a forward pass over `tokens` tokens of all ranks, in passes of `row` tokens each.
 
-    `training` says with what kernels and types; `share`: of the rate of an update that is reached.
+    `training` says with what kernels and types; `share`: of the rate of an update that is reached; `longest` and
+    `beside` as in an update. `host_bytes`: of an element of weights that are in host memory, from where shards come
+    unit by unit in each pass (FSDP's and ZeRO-3's offload of parameters) and all else once, as shards do where it
+    `loads_once`.
     """
     each = tokens / max(layout.data, 1)
     divided = layout.context * layout.ulysses
     count = max(each / max(row, 1.0), 1.0)
-    held = each / count / divided
+    held = longest * each / count / divided
     rates = rates_of(training, fleet.accelerator, constants)
     layers = {
         id(kind): layer_seconds(kind, model, layout, training, held, document, rates, constants)
@@ -145,25 +161,41 @@ def scoring_seconds(
     if has_head:
         stages[-1] += head_seconds(model, layout, training, held, rates, constants)[0]
     slowest = max(stages) / share
-    gathered = 0.0
-    if layout.shards >= 3:
-        parameters, experts = _stage_elements(model, layout, 0)
-        exchange = exchange_of(
-            replace(
-                training, layout=layout, checkpointing="none"
-            ),  # one pass forward; half of the gathers are for the other
-            fleet,
-            tokens=held,
-            layers=model.num_layers / layout.pipeline,
-            parameters=parameters,
-            experts=experts,
-            constants=constants,
-        )
-        gathered = exposed(exchange.gather / 2, slowest, constants.network.weights_overlap)
-    total = (count + (layout.pipeline - 1) / layout.virtual) * (slowest + gathered)
+    parameters, experts = _stage_elements(model, layout, 0)
+    once = replace(training, layout=layout, checkpointing="none")
+    exchange = exchange_of(
+        once,
+        fleet,
+        tokens=held,
+        layers=model.num_layers / layout.pipeline,
+        parameters=parameters,
+        experts=experts,
+        constants=constants,
+    )
+    talk = _forward_talk(exchange, once, slowest, constants)
+    loads = 1.0 if loads_once or layout.shards < 3 else count
+    local = parameters / (layout.shard_ranks if layout.shards >= 3 else 1)
+    local += experts / (layout.expert_data if layout.shards >= 3 else 1)
+    host_rate = host_bandwidth(fleet, layout.num_devices) * constants.speed.move_rate_share
+    loading = loads * local * host_bytes / host_rate
+    total = (count + (layout.pipeline - 1) / layout.virtual) * (slowest + talk) + count * beside + loading
     waiting = count * sum(kinds * layers[id(kind)].waiting[0] for kind, kinds in layer_kinds(model)) / layout.pipeline
-    factor = _width(constants.speed.band_scoring, waiting / total, 1 - slowest / (slowest + gathered), constants)
+    waiting += count * beside
+    factor = _width(constants.speed.band_scoring, waiting / total, talk / (slowest + talk), constants)
     return around(total, factor)
+
+
+def _forward_talk(exchange: Exchange, training: Training, computing: float, constants: Constants) -> float:
+    """Return seconds per micro-batch of a pass forward in which ranks talk and nothing hides it: of what is exchanged
+    forward and backward half, of a ring, whose gradients go around too, a third; as much is hidden as in an update."""
+    network = constants.network
+    ring = exchange.context / (3 if training.layout.context > 1 else 2)
+    return (
+        (exchange.tensor + exchange.pipeline) / 2
+        + exposed(exchange.experts / 2, computing, network.exchange_overlap * training.hides_exchange)
+        + exposed(ring, computing, network.context_overlap)
+        + exposed(exchange.gather / 2, computing, network.weights_overlap)
+    )
 
 
 def band_of(training: Training, accelerator: Accelerator) -> str:
@@ -206,6 +238,8 @@ def frozen_seconds(
     tokens: float,
     document: float,
     share: float = 1.0,
+    longest: float = 1.0,
+    beside: float = 0.0,
 ) -> Interval:
     """Return seconds in which a frozen model scores `tokens` tokens; `training` says with what kernels and types,
     and whether samples are joined to rows."""
@@ -221,6 +255,10 @@ def frozen_seconds(
         row=row,
         has_head=frozen.has_head,
         share=share,
+        longest=longest,
+        beside=beside,
+        host_bytes=frozen.weight_bytes if frozen.is_offloaded else 0.0,
+        loads_once=frozen.is_swapped_in,
     )
 
 

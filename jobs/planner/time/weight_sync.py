@@ -3,38 +3,40 @@
 Every way has a start, a price per tensor and a rate (network.sync_*), each measured of that way alone. Differences
 between ways are larger than those between networks: a call per tensor costs what a gigabyte costs.
 
-    ipc        colocated: tensors gathered in their group, and handles of memory handed over
+    ipc        colocated: buffers of tensors gathered in their group, and a handle of memory for each buffer
+    handles    colocated: a handle for each tensor, which is a call of its own
     tensors    one call per tensor, gathered from the stages and expert ranks that hold it
     buckets    packed into buffers that many ranks send
-    packed     packed into buffers that one rank sends at the rate of its network card
-    broadcast  packed into buffers that one rank sends to all engines
+    packed     packed into buffers that one rank sends
+    broadcast  packed into buffers that one rank has gathered and sends to all engines
     deltas     what has changed, found and sent by every rank for its share
+
+Experts are most tensors of a mixture. Where ranks of expert parallelism convert those that they hold, their price is
+divided by these ranks; an engine that loads them is paid for in the rate.
 
 Docs: docs/develop/planner-formulas.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, Job, SyncTransport, Training
 from jobs.planner.result import Interval, around
 from jobs.planner.shapes.model_shape import ModelShape
-from jobs.planner.time.network import card_bandwidth, link_of, node_bandwidth
+from jobs.planner.time.network import node_bandwidth
 
 _HALF = 2  # bytes of an element of weights as they travel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Route:
-    """What one transport costs: seconds to start, per tensor, and bytes/s of all weights. `local_*`: in one node."""
+    """What one transport costs: seconds to start, per tensor of no expert, per expert's tensor, and bytes/s."""
 
     start: float
     per_tensor: float
+    per_expert: float
     rate: float
-    local_start: float
-    local_per_tensor: float
-    local_rate: float
 
 
 def matrices(model: ModelShape) -> int:
@@ -47,14 +49,20 @@ def matrices(model: ModelShape) -> int:
     return total
 
 
+def expert_matrices(model: ModelShape) -> int:
+    """Return how many of a model's tensors are its routed experts'."""
+    return (3 if model.is_gated else 2) * model.experts * sum(layer.is_moe for layer in model.layers)
+
+
 def transport_of(job: Job) -> SyncTransport:
     """Return the way that a job's weights travel: as its trainer's reader has it, or what is usual of its placement.
 
     Buffers of FSDP and DeepSpeed are filled by one rank, which has gathered all; Megatron's stages and expert ranks
-    send what each of them holds.
+    send what each of them holds. Where devices are shared, a trainer that sends tensor by tensor hands over a handle
+    for each.
     """
     if job.placement != "split":
-        return "ipc"
+        return "handles" if job.sync_transport == "tensors" else "ipc"
     if job.sync_transport:
         return job.sync_transport
     if not job.sync_bucket_bytes:
@@ -65,72 +73,116 @@ def transport_of(job: Job) -> SyncTransport:
 def sync_seconds(job: Job, constants: Constants) -> Interval:
     """Return seconds of one weight sync, as sure as its transport was measured (network.sync_band_*).
 
-    Networks, gathers and releases of a trainer make the same transport several times as fast or slow.
+    Gathers and releases of a trainer make the same transport several times as fast or slow. A broadcast between nodes
+    whose network nobody measured may take as long as a slow one does (network.sync_slow_rate).
     """
     transport = transport_of(job)
-    seconds = weight_sync_seconds(
-        job.policy, job.fleet, constants, transport=transport, engine_devices=job.engine_devices
-    )
-    return around(seconds, constants.value(_BANDS[transport]))
+    width = job.engine.weight_bytes if job.engine else None
+    factor = constants.network.sync_quantized if width is not None and width < _HALF else 1.0
+    closed = transport in _SHARED and job.policy.offload.copies_process
+    made = constants.network.sync_regroup_seconds if closed else 0.0
+
+    def seconds(fleet: Fleet) -> float:
+        devices = job.engine_devices
+        alone = weight_sync_seconds(job.policy, fleet, constants, transport=transport, engine_devices=devices)
+        return factor * alone + made
+
+    estimate = around(seconds(job.fleet), constants.value(_BANDS[transport]))
+    if transport != "broadcast" or job.fleet.node_bandwidth:
+        return estimate
+    slow = seconds(replace(job.fleet, node_bandwidth=constants.network.sync_slow_rate))
+    return replace(estimate, high=max(estimate.high, slow))
 
 
 def weight_sync_seconds(
     training: Training, fleet: Fleet, constants: Constants, *, transport: SyncTransport, engine_devices: int
 ) -> float:
-    """Return seconds of one sync of `training` to engines on `engine_devices` of their own (not for "ipc")."""
-    if transport == "ipc":
-        return _colocated(training, fleet, constants)
-    size, tensors, way = _HALF * training.model.parameters, matrices(training.model), _way(transport, fleet, constants)
-    if training.layout.num_devices + engine_devices <= max(fleet.devices_per_node, fleet.accelerator.domain):
-        senders = min(training.layout.num_devices, engine_devices) if transport == "buckets" else 1
-        rate = min(fleet.accelerator.link_bandwidth * constants.network.link_share, way.local_rate)
-        return way.local_start + tensors * way.local_per_tensor + size / senders / rate
-    rate = min(way.rate, node_bandwidth(fleet) * constants.network.node_share)
-    return way.start + tensors * way.per_tensor + size / rate
+    """Return seconds of one sync of `training` to engines on `engine_devices` of their own (0 where they share the
+    trainer's), which hold weights as they are sent."""
+    if transport in _SHARED:
+        return _colocated(training, fleet, constants, transport)
+    layout, model = training.layout, training.model
+    is_near = layout.num_devices + engine_devices <= _joined(fleet)
+    way = _route(transport, constants, is_near=is_near, is_sharded=layout.shards >= 3)
+    experts = expert_matrices(model)
+    ranks = layout.expert if transport in ("buckets", "broadcast") else 1
+    calls = (matrices(model) - experts) * way.per_tensor + experts * way.per_expert / ranks
+    # Of an expert few elements change in a step: tokens reach each as seldom as they reach its share of all.
+    size = _HALF * (model.active_parameters if transport == "deltas" else model.parameters)
+    waited = _fetched(training, constants) + _gathered(training, fleet, constants, transport)
+    return way.start + calls + waited + size / min(way.rate, _wire(fleet, constants, is_near=is_near))
 
 
-def _colocated(training: Training, fleet: Fleet, constants: Constants) -> float:
+def _colocated(training: Training, fleet: Fleet, constants: Constants, transport: SyncTransport) -> float:
     """Return seconds where engine and trainer share devices: every device is handed every tensor, gathered from
-    wherever it is, and loads its part. Small tensors cost a call each, large ones their bytes."""
-    network, layout = constants.network, training.layout
-    size, tensors = _HALF * training.model.parameters, matrices(training.model)
+    wherever it is, and loads its part. One buffer is gathered while another is loaded; a handle is waited for."""
+    n, layout, model = constants.network, training.layout, training.model
+    moved = _HALF * model.parameters / n.sync_ipc_rate
+    if transport == "handles":
+        return n.sync_ipc_seconds + matrices(model) * n.sync_handle_seconds + moved
     spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
-    group = link_of(fleet, min(spread, layout.num_devices), 1, constants)
-    is_near = min(spread, layout.num_devices) <= max(fleet.devices_per_node, fleet.accelerator.domain)
-    calls = tensors * (network.sync_ipc_local_tensor_seconds if is_near else network.sync_ipc_tensor_seconds)
-    return network.sync_ipc_seconds + max(calls, size / min(group.bandwidth, network.sync_ipc_rate))
+    is_near = min(spread, layout.num_devices) <= _joined(fleet)
+    price = n.sync_ipc_expert_seconds if is_near else n.sync_ipc_far_expert_seconds
+    return n.sync_ipc_seconds + max(expert_matrices(model) * price, moved)
 
 
-def _way(transport: SyncTransport, fleet: Fleet, constants: Constants) -> _Route:
+def _fetched(training: Training, constants: Constants) -> float:
+    """Return seconds in which weights that wait in host memory come to the devices, tensor by tensor."""
+    if not training.offload.params_between_phases:
+        return 0.0
+    local = training.model.parameters * training.weight_bytes / max(training.layout.num_devices, 1)
+    return local / constants.network.sync_fetch_rate
+
+
+def _gathered(training: Training, fleet: Fleet, constants: Constants, transport: SyncTransport) -> float:
+    """Return seconds in which a rank that sends all gathers what other nodes hold, one tensor at a time, in the type
+    that it is held in. Within a node that is part of the rate."""
+    layout = training.layout
+    if transport != "broadcast" or layout.shards < 3 or layout.shard_ranks * layout.tensor <= _joined(fleet):
+        return 0.0
+    size = training.model.parameters * training.weight_bytes
+    return size / min(constants.network.sync_gather_rate, _wire(fleet, constants, is_near=False))
+
+
+def _wire(fleet: Fleet, constants: Constants, *, is_near: bool) -> float:
+    """Return bytes/s between trainer and engines: of the link in a node, or of what a node has of the network."""
+    if is_near:
+        return fleet.accelerator.link_bandwidth * constants.network.link_share
+    return node_bandwidth(fleet) * constants.network.node_share
+
+
+def _joined(fleet: Fleet) -> int:
+    """Return devices that one link joins."""
+    return max(fleet.devices_per_node, fleet.accelerator.domain)
+
+
+def _route(transport: SyncTransport, constants: Constants, *, is_near: bool, is_sharded: bool) -> _Route:
     n = constants.network
-    near = {
-        "local_start": n.sync_seconds,
-        "local_per_tensor": n.sync_local_tensor_seconds,
-        "local_rate": n.sync_local_rate,
-    }
-    if transport == "tensors":
-        return _Route(start=n.sync_seconds, per_tensor=n.sync_tensor_seconds, rate=n.sync_tensor_rate, **near)
-    if transport == "buckets":
-        near["local_per_tensor"] = 0.0
-        return _Route(start=n.sync_seconds, per_tensor=n.sync_bucket_tensor_seconds, rate=n.sync_bucket_rate, **near)
-    if transport == "packed":
-        rate = card_bandwidth(fleet.accelerator) * n.node_share
-        return _Route(start=n.sync_seconds, per_tensor=n.sync_packed_tensor_seconds, rate=rate, **near)
-    per_tensor, rate = n.sync_broadcast_tensor_seconds, n.sync_broadcast_rate
-    if transport == "deltas":
-        per_tensor, rate = 0.0, n.sync_delta_rate
-    return _Route(
-        start=n.sync_group_seconds,
-        per_tensor=per_tensor,
-        rate=rate,
-        local_start=n.sync_group_local_seconds,
-        local_per_tensor=per_tensor,
-        local_rate=rate,
-    )
+    start = n.sync_group_local_seconds if is_near else n.sync_group_seconds
+    match transport:
+        case "tensors" if is_near:
+            price = n.sync_local_tensor_seconds
+            return _Route(n.sync_seconds, price, price, n.sync_local_rate)
+        case "tensors":
+            return _Route(n.sync_seconds, n.sync_tensor_seconds, n.sync_tensor_seconds, n.sync_tensor_rate)
+        case "buckets":
+            prices = n.sync_bucket_tensor_seconds, n.sync_bucket_expert_seconds
+            return _Route(n.sync_bucket_seconds, *prices, n.sync_bucket_rate)
+        case "packed":
+            rate = n.sync_packed_sharded_rate if is_sharded else n.sync_packed_rate
+            return _Route(n.sync_bucket_seconds, 0.0, 0.0, rate)
+        case "broadcast":
+            return _Route(start, 0.0, n.sync_broadcast_expert_seconds, n.sync_broadcast_rate)
+        case _:
+            return _Route(start, 0.0, n.sync_delta_expert_seconds, n.sync_delta_rate)
 
+
+_SHARED: tuple[SyncTransport, ...] = ("ipc", "handles")
+"""Ways between processes of the same devices."""
 
 _BANDS: Mapping[SyncTransport, str] = {
     "ipc": "network.sync_band_ipc",
+    "handles": "network.sync_band_handles",
     "tensors": "network.sync_band_tensors",
     "buckets": "network.sync_band_buckets",
     "packed": "network.sync_band_packed",

@@ -35,4 +35,5 @@ def check_sort(sort: str) -> str:
     name = current_name(sort.removeprefix("-"))
     if name in ROW_SORTS or is_metric(name) or name in knobs() or name.startswith("tag:"):
         return name
-    raise FilterInvalid("sort", unknown(_("column"), name, [*ROW_SORTS, *knobs(), *metrics()]))
+    allowed = _("%(names)s, the id of a knob, a metric, or tag: with a tag") % {"names": ", ".join(ROW_SORTS)}
+    raise FilterInvalid("sort", unknown(_("column"), name, [*ROW_SORTS, *knobs(), *metrics()], allowed=allowed))

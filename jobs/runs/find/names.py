@@ -65,7 +65,7 @@ def check_states(states: Iterable[str]) -> None:
     """Raises: FilterInvalid naming the first that is no state, with the nearest that is."""
     for state in states:
         if state.lower() not in STATES:
-            raise FilterInvalid("state", unknown(_("state"), state, STATES))
+            raise FilterInvalid("state", unknown(_("state"), state, STATES, allowed=", ".join(STATES)))
 
 
 def compared(name: str, symbol: str, raw: str) -> IsCompared:
@@ -93,12 +93,13 @@ def knob_meant(name: str) -> str:
     return SHORT.get(name) or (matches[0] if len(matches) == 1 else "")
 
 
-def unknown(what: str, name: str, choices: Iterable[str]) -> str:
-    """Return the sentence that there is no `what` of this name, with the nearest of the choices."""
+def unknown(what: str, name: str, choices: Iterable[str], *, allowed: str) -> str:
+    """Return the sentence that there is no `what` of this name, with the nearest of the choices, or what is allowed."""
     near = difflib.get_close_matches(name, list(choices), n=1, cutoff=_NEAR)
-    hint = _("Did you mean %(near)s?") % {"near": near[0]} if near else ""
-    refusal = _("There is no %(what)s %(given)r.") % {"what": what, "given": name}
-    return f"{refusal} {hint}".strip()
+    words = {"what": what, "given": name, "near": near[0] if near else "", "allowed": allowed}
+    if near:
+        return _("There is no %(what)s %(given)r. Did you mean %(near)s?") % words
+    return _("There is no %(what)s %(given)r. Use %(allowed)s.") % words
 
 
 def _any(terms: list[IsCompared] | list[HasTag]) -> Term:
@@ -121,7 +122,8 @@ def _meant(name: str) -> tuple[Kind, str]:
     if "." not in name and near:
         message = _("There is no knob “%(name)s”. Did you mean %(near)s?")
         raise FilterInvalid("q", message % {"name": name, "near": near[0]})
-    raise FilterInvalid("q", unknown(_("knob or metric"), name, [*NUMBERS, *knobs(), *metrics()]))
+    allowed = _("%(names)s, the id of a knob, or a metric") % {"names": ", ".join(NUMBERS)}
+    raise FilterInvalid("q", unknown(_("knob or metric"), name, [*NUMBERS, *knobs(), *metrics()], allowed=allowed))
 
 
 def _by_last_part(name: str) -> list[str]:

@@ -11,6 +11,7 @@ from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule, amount
 from profiling.evidence import Evidence
 from profiling.trace.category import Category
+from profiling.trace.names import numbers_of
 
 _HOST = re.compile(r"HtoD|DtoH|Host", re.I)
 _PAGEABLE = re.compile(r"pageable", re.I)
@@ -22,10 +23,8 @@ _AGAIN = 3  # large copies: one of the inputs and one of the results are no faul
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         names = work.recorded.store.names
-        host = {i for i, name in enumerate(names) if _HOST.search(name)}
-        pageable = {i for i, name in enumerate(names) if _PAGEABLE.search(name)}
-        copies = (work.category == Category.COPY) & np.isin(work.name, list(host))
-        slow = copies & np.isin(work.name, list(pageable)) & (work.bytes >= _LARGE)
+        copies = (work.category == Category.COPY) & np.isin(work.name, numbers_of(names, _HOST))
+        slow = copies & np.isin(work.name, numbers_of(names, _PAGEABLE)) & (work.bytes >= _LARGE)
         hidden = work.of(Category.KERNEL, Category.COMMUNICATION)
         share = total(difference(work.moments(copies), hidden)) / work.window
         unpinned = total(difference(work.moments(slow), hidden)) / work.window

@@ -10,6 +10,7 @@ from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence
 from profiling.trace.category import Category
+from profiling.trace.names import numbers_of
 
 _NAME = re.compile(r"gc\.collect|python gc|garbage", re.I)
 _NOT_SAID = "No file says when the garbage collector ran: record with the torch profiler, with Python stacks."
@@ -18,7 +19,7 @@ _NOT_SAID = "No file says when the garbage collector ran: record with the torch 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         store = recorded.store
-        named = [i for i, name in enumerate(store.names) if _NAME.search(name)]
+        named = numbers_of(store.names, _NAME)
         events = recorded.events(
             categories=[Category.COLLECTOR, Category.PYTHON, Category.RANGE], columns=("ts", "dur", "name", "cat")
         )

@@ -12,6 +12,7 @@ from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.diagnosis.host_work import marked_steps
 from profiling.evidence import Evidence, Ints
 from profiling.trace.category import Category
+from profiling.trace.names import numbers_of
 from profiling.trace.store import Columns
 
 _WAITS = re.compile(r"Synchronize|^(?:cuda|cu|hip)Memcpy(?!\w*Async)|^hipMemcpyWithStream", re.I)
@@ -82,8 +83,7 @@ def _costs(work: DeviceWork, calls: Columns) -> tuple[Ints, Ints, Ints]:
     """Return the rows of calls that wait, and from when to when each may have kept the device idle, all [w]: from the
     end of the device's last work before the call returned to the begin of the next work that its thread launched.
     """
-    names = work.recorded.store.names
-    is_wait = np.isin(calls["name"], [i for i, name in enumerate(names) if _WAITS.search(name)])
+    is_wait = np.isin(calls["name"], numbers_of(work.recorded.store.names, _WAITS))
     is_wait &= ~_is_closing(work, calls, is_wait)
     done = np.maximum.accumulate(work.start + work.duration)
     parts = [np.empty((3, 0), np.int64)]

@@ -11,6 +11,7 @@ from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence
 from profiling.trace.category import Category
+from profiling.trace.names import numbers_of
 
 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
@@ -20,7 +21,7 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
             continue
         begin, end = window
         events = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur", "name"))
-        program = [i for i, name in enumerate(recorded.store.names) if OF_PROGRAM.search(name)]
+        program = numbers_of(recorded.store.names, OF_PROGRAM)
         keep = ~np.isin(events["name"], program)
         own = clipped(union(events["ts"][keep], (events["ts"] + events["dur"])[keep]), begin, end)
         yield Observation(

@@ -19,6 +19,8 @@ import orjson
 
 from profiling.trace.category import Category, of_kernel, waits_on_device
 from profiling.trace.formats.ascend_launches import AscendLaunches
+from profiling.trace.formats.torch_event import text_of
+from profiling.trace.lanes import of_stream
 from profiling.trace.writer import StoreWriter
 
 _PROCESSES: Mapping[str, Literal["hardware", "calls", "collectives", "derived"]] = {
@@ -125,7 +127,7 @@ class AscendEvents:
     def _call_lane(self, pid: Any, tid: Any) -> int:
         process = self._processes[pid]
         return self._writer.lane(
-            "thread", process=process, pid=_number(pid), thread=_text(tid), tid=_number(tid), title=process
+            "thread", process=process, pid=_number(pid), thread=text_of(tid), tid=_number(tid), title=process
         )
 
     def _lane_of_end(self, event: Mapping[str, Any]) -> int:
@@ -136,7 +138,7 @@ class AscendEvents:
     def _range_lane(self, pid: Any, tid: Any) -> int:
         """Return the lane of collectives, as if it were a stream, or of what they are made of, or what was derived."""
         kind: Literal["stream", "range"] = "stream" if self._holds_collectives(pid, tid) else "range"
-        title = f"{self._processes[pid]}: {self._threads.get((pid, tid), _text(tid))}"
+        title = f"{self._processes[pid]}: {self._threads.get((pid, tid), text_of(tid))}"
         return self._writer.lane(kind, process="", pid=-1, device=self._device(pid), stream=-1, title=title[:200])
 
     def _holds_collectives(self, pid: Any, tid: Any) -> bool:
@@ -150,7 +152,7 @@ class AscendEvents:
             pid=-1,
             device=self._device(pid),
             stream=_number(stream),
-            title=f"waits, stream {_number(stream)}" if is_wait else "",
+            title=of_stream("waits", _number(stream)) if is_wait else "",
         )
 
     def _device(self, pid: Any) -> int:
@@ -172,10 +174,6 @@ def is_copy(name: str) -> bool:
 
 def _connection(value: object) -> int:
     return value if isinstance(value, int) and 0 < value < _NO_CONNECTION else 0
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)[:200]
 
 
 def _number(value: object) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from profiling.trace.formats.torch_event import text_of
 from profiling.trace.writer import StoreWriter
 
 BEGINS, ENDS = frozenset("bS"), frozenset("eF")
@@ -78,7 +79,7 @@ class AsyncEvents:
         row = next((row for row, num_open in enumerate(rows.open) if not num_open), len(rows.open))
         if row == len(rows.open) and row < _MOST_ROWS:
             title = f"{category or 'asynchronous'} {row + 1}"
-            lane = self._writer.lane("thread", process=_text(pid), pid=_number(pid), thread=title, title=title)
+            lane = self._writer.lane("thread", process=text_of(pid), pid=_number(pid), thread=title, title=title)
             rows.lanes.append(lane)
             rows.open.append(0)
         return min(row, _MOST_ROWS - 1)
@@ -89,10 +90,6 @@ def _key(event: Mapping[str, Any]) -> tuple[Any, ...]:
     more = event.get("id2") or {}
     number = event.get("id", more.get("local", more.get("global")))
     return event.get("pid"), str(event.get("cat") or "")[:100], event.get("scope"), str(number)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)[:200]
 
 
 def _number(value: object) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from profiling.trace import clock
 from profiling.trace.category import Category
 from profiling.trace.formats.stack_frames import DEEPEST, StackFrames, until
+from profiling.trace.formats.torch_event import number_of, text_of
 from profiling.trace.limits import Limits
 from profiling.trace.writer import StoreWriter
 
@@ -100,7 +101,7 @@ class ChromeSamples:
         rows.sort(key=lambda row: row[0])
         pid, tid = thread
         lane = self._writer.lane(
-            "thread", process=_text(pid), pid=_number(pid), thread=_text(tid), tid=_number(tid), title="samples"
+            "thread", process=text_of(pid), pid=number_of(pid), thread=text_of(tid), tid=number_of(tid), title="samples"
         )
         times = np.array([at for at, _ in rows], np.int64)
         ends = until(times).tolist()
@@ -134,14 +135,3 @@ def _called(frame: Mapping[str, Any]) -> str:
     name = str(frame.get("functionName") or "(anonymous)")
     file = str(frame.get("url") or "").rsplit("/", 1)[-1]
     return f"{name} ({file})" if file else name
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)[:200]
-
-
-def _number(value: object) -> int:
-    try:
-        return -1 if value is None else int(str(value))
-    except ValueError:
-        return -1

@@ -13,6 +13,7 @@ from profiling.trace.category import DEVICE, Category, of_kernel, of_range, wait
 from profiling.trace.formats.ascend_json import is_copy
 from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.frames import FRAMES
+from profiling.trace.lanes import of_stream
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
@@ -188,8 +189,8 @@ class _MsprofDatabase:
         whose = pid if isinstance(pid, int) else -1
         self._owners.setdefault(device, whose)
         kind: Any = "range" if title else "stream"
-        title = f"{title}, stream {stream}" if title else ""
-        return self._writer.lane(kind, process="", pid=whose, device=device, stream=stream, title=title)
+        beside = of_stream(title, stream) if title else ""
+        return self._writer.lane(kind, process="", pid=whose, device=device, stream=stream, title=beside)
 
     def _text(self, value: Any) -> str:
         """Return a text: a number is one of STRING_IDS."""

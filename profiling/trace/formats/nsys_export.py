@@ -21,7 +21,7 @@ from profiling.trace.formats.nsys_owners import Devices, Owners
 from profiling.trace.formats.nsys_payloads import Payloads
 from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.formats.stack_frames import StackFrames, until
-from profiling.trace.lanes import MOST_LANES
+from profiling.trace.lanes import MOST_LANES, of_stream
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.names import LONGEST_NAME, shortened
 from profiling.trace.scheduling import OFF_CPU, ON_CPU, SAMPLES, SCHEDULING
@@ -370,7 +370,7 @@ class _NsysExport:
         ):
             pid = self._owners.of(pid, correlation)
             device, stream = self._devices.of_wait(pid, context, device, stream)
-            title = f"waits, GPU {device}" + (f", stream {stream}" if stream >= 0 else "")
+            title = of_stream(f"waits, GPU {device}", stream)
             lane = self._stream(pid, device, stream, title=title)
             name = _WAITS.get(kind, "Synchronize")
             self._add(lane, start, end, name, Category.SYNC, link=self._link(pid, correlation))

@@ -5,15 +5,28 @@ joins a call with what it started; it is counted by process.
 """
 
 from collections.abc import Mapping
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
 from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.lanes import of_stream
 from profiling.trace.limits import Limits
 from profiling.trace.writer import StoreWriter
 
+Correlation = TypeVar("Correlation", int, npt.NDArray[np.int64])
 _WAITS = ("Synchronize", "hsa_signal_wait", "hsa_amd_signal_wait", "WithStream")
-_CORRELATIONS = 1 << 40
+CORRELATIONS = 1 << 40
+"""Correlation ids are smaller: above them a link has its process."""
+PART_OF = "part_of"
+"""The fact of a store that holds a part of one process: what tells the process among the files of a recording."""
+
+
+def link_of(pid: int, correlation: Correlation) -> Correlation:
+    """Return the link of events with a correlation id, or with several of them: it is counted by process."""
+    return (pid % (1 << 22)) * CORRELATIONS + correlation
 
 
 class RocmTimeline:
@@ -61,9 +74,8 @@ class RocmTimeline:
         process: str = "",
     ) -> int:
         """Add a copy, `size` in bytes where that is known, on the device that takes part in it; return its lane."""
-        lane = self._writer.lane(
-            "stream", process=process, pid=pid, device=device, stream=stream, title=f"copies, stream {stream}"
-        )
+        title = of_stream("copies", stream)
+        lane = self._writer.lane("stream", process=process, pid=pid, device=device, stream=stream, title=title)
         num_bytes = size if isinstance(size, int) and 0 <= size < 1 << 62 else 0
         text = name.removeprefix("MEMORY_COPY_").replace("_", " ").lower()
         self._add(lane, start, end, f"copy {text}", Category.COPY, correlation, pid, {}, num_bytes=num_bytes)
@@ -126,8 +138,8 @@ class RocmTimeline:
             self._unusable += 1
             return
         link = 0
-        if isinstance(correlation, int) and 0 < correlation < _CORRELATIONS:
-            link = (pid % (1 << 22)) * _CORRELATIONS + correlation
+        if isinstance(correlation, int) and 0 < correlation < CORRELATIONS:
+            link = link_of(pid, correlation)
         info = writer.info(orjson.dumps(dict(details)).decode()) if details else 0
         try:
             writer.add(lane, start, end - start, writer.name(name), category, link=link, bytes=num_bytes, info=info)

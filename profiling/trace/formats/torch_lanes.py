@@ -9,6 +9,7 @@ from collections.abc import Callable
 from profiling.trace.formats.torch_event import Args, Id, TorchEvent, number_of, text_of
 from profiling.trace.formats.torch_kinds import ITERATIONS, OF_AUTOGRAD, ON_CPU, ON_STREAM, THREADS, WAITS
 from profiling.trace.frames import FRAMES
+from profiling.trace.lanes import of_stream
 from profiling.trace.writer import StoreWriter
 
 LaneKey = tuple[Id, Id, str]
@@ -71,7 +72,7 @@ class TorchLanes:
                 tid=number_of(key[1]),
                 device=number_of(device),
                 stream=number_of(stream),
-                title="" if place == ON_STREAM else f"{place}, stream {number_of(stream)}" if place == WAITS else place,
+                title="" if place == ON_STREAM else of_stream(place, number_of(stream)) if place == WAITS else place,
             )
             self._know(key, lane)
         return lane

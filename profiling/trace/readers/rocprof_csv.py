@@ -1,8 +1,9 @@
 """Tables of AMD's rocprofv3 (`--output-format csv`): a file for kernels, copies, or calls of one interface each.
 
-A table of kernels names an agent by its number on the node, where CPUs count as well; that number is shown as the
-device's. Counters stand in a row each, so a kernel that comes again with another counter is one kernel, and they are
-among its details.
+The tables of a process have names that begin alike, by default with its number (`4037_kernel_trace.csv`), and each
+holds a part of what it did. A table of kernels names no process, and an agent by its number on the node, where CPUs
+count as well; that number is shown as the device's. Counters stand in a row each, so a kernel that comes again with
+another counter is one kernel, and they are among its details.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from profiling.trace.formats.rocm import RocmTimeline
+from profiling.trace.formats.rocm import PART_OF, RocmTimeline
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
@@ -22,6 +23,13 @@ from profiling.trace.writer import StoreWriter
 _DETAILS = ("LDS_Block_Size", "Scratch_Size", "VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")
 _MOST_COUNTERS = 1000
 """Of a kernel; the rest of a hostile table is left out."""
+_NAME = re.compile(
+    r"(?:file-)?(?P<process>.*?)_?(?:kernel|memory_copy|memory_allocation|scratch_memory|"
+    r"(?:hip|hsa|marker|rccl|rocdecode|rocjpeg|ompt)(?:_(?:core|compiler|runtime|amd_ext|image_ext|finalize_ext))?"
+    r"(?:_api)?)_trace\b.*",
+    re.I,
+)
+"""What rocprofv3 calls its tables, whatever stands before. Tables of counters are of runs of their own."""
 _FIRST_LINE = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,2000}"?Start_Timestamp"?,"?End_Timestamp"?')
 
 
@@ -39,11 +47,15 @@ class RocprofCsvReader:
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put the rows into a store. Raises: Unreadable for a table of something else."""
         timeline = RocmTimeline(writer, limits)
+        named = _NAME.fullmatch(path.name)
+        process = named["process"] if named else ""
+        if named:
+            writer.meta(PART_OF, process[:200])
         with UnpackedFile(path, limits=limits, progress=progress) as file:
             try:
                 table = csv.DictReader(_lines(file))
                 for row, counters in _with_counters(table):
-                    _add(row, counters, timeline)
+                    _add(row, counters, timeline, pid=_number(row.get("Process_Id") or process))
                 if "Counter_Name" in (table.fieldnames or ()):
                     writer.meta("clock", "none")
                     writer.note(
@@ -91,11 +103,10 @@ def _counters(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, float]]:
                 yield row["Counter_Name"], value
 
 
-def _add(row: Mapping[str, str], counters: Mapping[str, float], timeline: RocmTimeline) -> None:
+def _add(row: Mapping[str, str], counters: Mapping[str, float], timeline: RocmTimeline, *, pid: int) -> None:
     """Add a row; None and what is no number are left to be counted as unusable."""
     start, end = _integer(row.get("Start_Timestamp")), _integer(row.get("End_Timestamp"))
     correlation = _integer(row.get("Correlation_Id"))
-    pid = _number(row.get("Process_Id"))
     if row.get("Kernel_Name"):
         details: dict[str, object] = {
             what: [_number(row.get(f"{key}_Size_{axis}")) for axis in "XYZ"]

@@ -3,6 +3,7 @@
 import { around, find } from "../dom.js";
 import { el, fill, gettext, ngettext } from "../format.js";
 import { bodyOf, isAbort, post, Question, Unanswered } from "./ask.js";
+import { wirePasteArea } from "./paste-area.js";
 
 const HARDWARE = { accelerator: "plan.accelerator", nodes: "plan.nodes", devices_per_node: "plan.devices_per_node" };
 
@@ -268,19 +269,11 @@ export class Plan {
         say([error.message]);
       }
     };
-    find("[data-config-now]", dialog).addEventListener("click", take);
-    const chosen = find("input[data-config-file]", dialog);
-    chosen.addEventListener("change", async () => {
-      const file = chosen.files?.[0];
-      if (file) area.value = await file.text();
-      chosen.value = "";
-      area.focus();
-    });
-    area.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-        event.preventDefault();
-        take();
-      }
+    wirePasteArea({
+      area,
+      file: find("input[data-config-file]", dialog),
+      button: find("[data-config-now]", dialog),
+      onSend: take,
     });
   }
 }

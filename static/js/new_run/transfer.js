@@ -3,6 +3,7 @@
 import { around, find } from "../dom.js";
 import { el, gettext } from "../format.js";
 import { post, Unanswered } from "./ask.js";
+import { wirePasteArea } from "./paste-area.js";
 
 /** Offer `text` as a file. */
 export function download(text, name) {
@@ -39,19 +40,11 @@ export function wireImport(form, { onValues }) {
     }
   }
 
-  find("[data-import-now]", dialog).addEventListener("click", fillForm);
-  const chosen = find("input[data-import-file]", dialog);
-  chosen.addEventListener("change", async () => {
-    const file = chosen.files?.[0];
-    if (file) area.value = await file.text();
-    chosen.value = "";
-    area.focus();
-  });
-  area.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      fillForm();
-    }
+  wirePasteArea({
+    area,
+    file: find("input[data-import-file]", dialog),
+    button: find("[data-import-now]", dialog),
+    onSend: fillForm,
   });
 }
 

@@ -1,6 +1,7 @@
 // A data file on its way to the console: dropped or chosen, with progress, cancelable; its id goes into the form.
 
 import { find } from "../dom.js";
+import { onDrop } from "../drop.js";
 import { bytes, csrfHeaders, fill, gettext } from "../format.js";
 
 const ENDINGS = [".jsonl", ".json", ".csv", ".parquet"];
@@ -94,21 +95,7 @@ export function wireUpload(form, { onUploaded, onProblem }) {
     input.value = "";
   });
   cancel.addEventListener("click", () => request?.abort());
-  for (const name of ["dragenter", "dragover"]) {
-    zone.addEventListener(name, (event) => {
-      event.preventDefault();
-      zone.dataset.over = "";
-    });
-  }
-  for (const name of ["dragleave", "drop"])
-    zone.addEventListener(name, () => {
-      delete zone.dataset.over;
-    });
-  zone.addEventListener("drop", (event) => {
-    event.preventDefault();
-    const file = event.dataTransfer?.files[0];
-    if (file) start(file);
-  });
+  onDrop(zone, ([file]) => file && start(file));
   const known = form.elements["data.id.upload"].value;
   if (known) text.textContent = fill(gettext("uploaded before: %(id)s"), { id: known.slice(7, 19) });
 }

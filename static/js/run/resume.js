@@ -23,20 +23,29 @@ export class Resume {
     this.button.addEventListener("click", () => this.open());
     form.addEventListener("submit", (event) => this.#submit(event));
     form.addEventListener("input", () => write(field("resume-problem"), ""));
+    document.addEventListener("htmx:afterSettle", () => this.#emphasize()); // a card of the run may have come
   }
 
-  /** Offer it once the run has ended, as the thing to do where it failed and does not start again by itself. */
+  /** Offer it once the run has ended. */
   show(header) {
     this.header = header;
     for (const name of ["resume-note", "resume-refusal"])
       document.querySelector(`[data-field="${name}"]`)?.toggleAttribute("hidden", !ENDED.includes(header.state));
     if (!this.button) return;
     this.button.hidden = !ENDED.includes(header.state);
-    this.button.classList.toggle("btn-primary", header.state === "failed" && !header.retry?.at);
+    this.#emphasize();
     if (this.query.get("resume") && !this.button.hidden) {
       this.query.set("resume", "");
       this.open();
     }
+  }
+
+  /** Make it the thing to do where the run failed, does not start again by itself, and no clone is known to fit better:
+   * a run that died of memory would die of it again. */
+  #emphasize() {
+    const { state, retry } = this.header ?? {};
+    const hasRemedy = document.querySelector("[data-post-mortem] .btn-primary") !== null;
+    this.button?.classList.toggle("btn-primary", state === "failed" && !retry?.at && !hasRemedy);
   }
 
   async open() {

@@ -5,7 +5,7 @@ import { get } from "../api.js";
 import { color, faded, onTheme } from "../charts/colors.js";
 import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
-import { el, fill, gettext } from "../format.js";
+import { el, fill, gettext, gpuName } from "../format.js";
 
 const USUAL = 6; // shown until people choose
 const MOST = 24; // at once: each of them is read again whenever the window rests
@@ -41,12 +41,7 @@ export class Counters extends EventTarget {
     for (const series of [...layer.series].sort((a, b) => b.samples - a.samples)) {
       if (series.samples < 2) continue;
       const key = `${layer.id}.${series.id}`;
-      const title = [
-        who,
-        series.process,
-        series.device >= 0 ? fill(gettext("GPU %(n)s"), { n: series.device }) : "",
-        series.name,
-      ]
+      const title = [who, series.process, series.device >= 0 ? gpuName(series.device) : "", series.name]
         .filter(Boolean)
         .join(" · ");
       this.known.set(key, { key, layer: layer.id, series, title, path: `series/${series.id}` });
@@ -70,8 +65,7 @@ export class Counters extends EventTarget {
       const { tracks } = await get(`${this.page.api}/layers/${layer.id}/tracks`);
       for (const track of tracks) {
         const key = `${layer.id}.${track.key}`;
-        const device = fill(gettext("GPU %(n)s"), { n: track.device });
-        const title = [who, track.process, device, trackName(track)].filter(Boolean).join(" · ");
+        const title = [who, track.process, gpuName(track.device), trackName(track)].filter(Boolean).join(" · ");
         const series = { id: track.key, unit: track.unit, samples: null };
         this.known.set(key, { key, layer: layer.id, series, title, path: `tracks/${track.key}`, isTrack: true });
         if (this.chosen?.has(key) && this.strips.length < MOST) this.#show(this.known.get(key));

@@ -1,7 +1,7 @@
 /** The lanes of a trace: those of the run's phases, and those of each file, by process. */
 
 import { EVERYTHING } from "../charts/branches.js";
-import { fill, gettext, grouped, laneName, ngettext } from "../format.js";
+import { fill, gettext, gpuName, grouped, laneName, ngettext } from "../format.js";
 import { Lanes } from "../timeline/lanes.js";
 import { EventRow } from "./rows.js";
 import { Tiles } from "./tiles.js";
@@ -192,7 +192,10 @@ function laneTitle(/** @type {LayerLane} */ lane) {
   if (lane.title === SAMPLES) return fill(gettext("CPU samples, %(thread)s"), { thread: threadName(lane) });
   if (lane.title === SCHEDULING) return fill(gettext("scheduling, %(thread)s"), { thread: threadName(lane) });
   if (lane.title) return lane.title;
-  if (lane.kind === "stream") return fill(gettext("GPU %(device)s, stream %(stream)s"), lane);
+  if (lane.kind === "stream") {
+    const gpu = gpuName(lane.device);
+    return lane.stream >= 0 ? fill(gettext("%(gpu)s, stream %(stream)s"), { gpu, stream: lane.stream }) : gpu;
+  }
   return threadName(lane);
 }
 

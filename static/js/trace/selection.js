@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { field, find } from "../dom.js";
-import { el, fill, gettext, grouped, laneName, messageOf, write } from "../format.js";
+import { el, fill, gettext, gpuName, grouped, laneName, messageOf, write } from "../format.js";
 import { facts, windowOf } from "./facts.js";
 import { runLinks } from "./moment.js";
 import { categoryWord } from "./palette.js";
@@ -117,7 +117,7 @@ export class Selection {
   #deviceName({ layer, device }) {
     const owner = this.layers.of(layer);
     const who = owner?.role ? laneName({ role: owner.role, rank: owner.rank ?? 0 }) : "";
-    const gpu = fill(gettext("GPU %(n)s"), { n: device });
+    const gpu = gpuName(device);
     return who ? `${who}, ${gpu}` : gpu;
   }
 

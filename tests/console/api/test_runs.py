@@ -179,7 +179,7 @@ def test_lists_filter_sort_and_page(api: Client, project: Project) -> None:
         ("q=optimizer.learning_rat>1", "q", "Did you mean optimizer.learning_rate?"),
         ("q=reward/mean>high", "q", "'high' is not a number"),
         ("state=done", "state", "There is no state 'done'"),
-        ("sort=rewrd", "sort", "There is no column 'rewrd'"),
+        ("sort=rewrd", "sort", "There is no column 'rewrd'. Use created, name, state, "),
         ("page=0", "page", "a number of at least 1"),
     ],
 )

@@ -128,6 +128,7 @@ def test_an_answer_is_compressed_where_that_is_taken(member: Client, runs: list[
         ({"smooth": "1"}, "smooth", "is not in 0 (off) to below 1"),
         ({"from": 9, "to": 3}, "from", "is above"),
         ({"from": "1e300"}, "from", "is not a step"),
+        ({"x": "hours"}, "x", "'hours' is not allowed. Use 'step', 'time', 'tokens', 'samples' or 'gpu_hours'."),
         ({"x": "time", "from": "nan"}, "from", "is not a place on the axis time"),
         ({"metrics": ","}, "metrics", "Name 1 to"),
     ],

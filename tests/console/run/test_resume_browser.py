@@ -17,6 +17,10 @@ from tests.rows import NOW, make_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
 
+OUT_OF_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.5 GiB. GPU 0 has a total capacity of 44.42 GiB of "
+    "which 1.20 GiB is free."
+)
 CHART = "document.querySelector('[data-plan=\"reward\"]').chart"
 CLEAN = f"Array.from({CHART}?.shown?.lines?.[0]?.column.x ?? [])"
 
@@ -235,3 +239,24 @@ def test_another_trainers_run_is_offered_only_what_it_can_do(page: Page, live_co
 
     expect(dialog).to_be_hidden()
     assert Attempt.objects.get(run=run, number=2).overrides == {}
+
+
+def test_a_run_that_died_of_memory_offers_the_clone_that_fits_before_its_resumption(
+    page: Page, live_console: LiveConsole
+) -> None:
+    spec = {
+        "algorithm": "sft",
+        "trainer": {"name": "verl", "version": "0.9.1"},
+        "model": {"kind": "hub", "id": "Qwen/Qwen2.5-7B"},
+    }
+    cause = {"side": "trainer", "rank": 0, "step": 3, "text": "policy rank 0 ran out of memory at step 3 (update)."}
+    cause["log_line"] = OUT_OF_MEMORY
+    run = make_run(live_console.project, state="failed", spec=spec, cause=cause, user=live_console.user)
+    node = {"accelerator": "L40S", "gpus": 1, "cpus": 64, "memory_bytes": 5e11, "count": 1, "ids": []}
+    Attempt.objects.filter(run=run).update(num_gpus=1, ran_on={"nodes": [node]})
+
+    open_run(page, live_console, run)
+
+    expect(page.get_by_role("link", name="Clone with it")).to_be_visible()
+    expect(page.locator('[data-action="resume"]')).to_be_visible()
+    expect(page.locator(".btn-primary:visible")).to_have_text("Clone with it")

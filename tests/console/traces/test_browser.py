@@ -441,6 +441,22 @@ def test_the_dock_shows_where_the_time_of_the_window_goes(page: Page, live_conso
     expect(page.locator(".trace-counter").last).to_contain_text("most 1")
 
 
+def test_the_dock_is_there_once_a_file_is(page: Page, live_console: LiveConsole) -> None:
+    trace = Trace.objects.create(project=live_console.project, name="trace")
+    layer = make_layer(trace, state="failed", problem="The file is damaged.")
+    page.goto(f"{live_console.url}/traces/{trace.pk}?dock=events")
+    expect(page.locator('[data-field="empty"]')).to_contain_text("The file is damaged.")
+    expect(page.locator("[data-dock]")).to_be_hidden()
+    expect(page.get_by_role("heading", name="On the screen")).to_be_hidden()
+
+    layer.delete()
+    make_layer(trace)
+    open_trace(page, live_console, trace.pk, "?dock=events")
+    expect(page.locator("[data-dock]")).to_be_visible()
+    expect(page.get_by_role("heading", name="On the screen")).to_be_visible()
+    expect(page.locator('[data-field="dock-note"]')).to_contain_text("events")
+
+
 @pytest.mark.parametrize("width", [390, *(pytest.param(width, marks=pytest.mark.proof) for width in (768, 1440))])
 def test_the_page_never_scrolls_sideways(page: Page, live_console: LiveConsole, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})

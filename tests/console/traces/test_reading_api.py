@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from jobs.models import Trace
+from jobs.models import Layer, Trace
+from jobs.traces.imports import store_path
+from profiling.trace.importing import import_trace
+from tests.contracts.trace_files_of_others import rocprof_tables
 from tests.rows import make_project, make_user, signed_in
 from tests.trace_rows import BEGIN, MS, make_layer, make_trace
 
@@ -47,6 +50,26 @@ def test_arrows_cross_ranks(client: Client, trace: Trace) -> None:
     assert (arrow["kind"], arrow["source"]["layer"], arrow["target"]["layer"]) == ("collective", first, second)
     assert arrow["source"]["begin"] == arrow["target"]["begin"]
     assert client.get(f"/api/traces/{trace.pk}/layers/{first}/events/999/arrows").status_code == 404
+
+
+def test_arrows_cross_the_tables_of_a_process_and_the_summary_joins_them(
+    client: Client, trace: Trace, tmp_path: Path
+) -> None:
+    trace.layers.all().delete()
+    for path in rocprof_tables(tmp_path)[:2]:
+        layer = make_layer(trace)
+        store_path(layer).unlink()
+        facts = import_trace(path, store_path(layer))
+        Layer.objects.filter(pk=layer.pk).update(facts={"begin": facts.begin, "end": facts.end})
+    calls, kernels = (layer.pk for layer in trace.layers.order_by("pk"))
+
+    arrows = [asked(client, trace, f"layers/{layer}/events/2/arrows")["arrows"] for layer in (calls, kernels)]
+    (worker,) = asked(client, trace, "analysis")["workers"]
+
+    assert arrows[0] == arrows[1]
+    ((arrow,), _same) = arrows
+    assert (arrow["kind"], arrow["source"]["layer"], arrow["target"]["layer"]) == ("launch", calls, kernels)
+    assert worker["launches"]["linked"] == worker["launches"]["kernels"] > 0
 
 
 def test_a_window_is_summed_up_by_what_called_what(client: Client, trace: Trace) -> None:

@@ -174,3 +174,38 @@ def test_one_recording_is_no_difference_and_other_work_cannot_be_compared(
     made = imported(project, file=None)
     found = client.get(f"/api/traces/{one.pk}/difference?other={made.pk}").json()
     assert found["verdict"]["lowered"][0]["key"] == "source"
+
+
+def test_stacks_alone_are_compared_by_the_shares_of_functions(client: Client, project: Project, tmp_path: Path) -> None:
+    def stacks(name: str, lines: list[str]) -> Trace:
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n")
+        return imported(project, file=path)
+
+    common = "main (train.py:1);step (train.py:9)"
+    one = stacks("one.txt", [f"{common};load (data.py:5) 30", f"{common};load (data.py:6) 10", f"{common} 60"])
+    longer = [f"{common};load (data.py:8) 20", f"{common};save (ckpt.py:2) 60", f"{common} 120"]
+    other = stacks("other.txt", longer)  # twice as many samples: step's share is the same
+    path = f"/api/traces/{one.pk}/difference?other={other.pk}"
+
+    found = client.get(path).json()
+    assert (found["of"], found["per"], found["verdict"]["word"]) == ("functions", "second", "shares")
+    assert {item["name"]: (round(item["before"]), round(item["after"])) for item in found["items"]} == {
+        "load (data.py)": (400_000_000, 100_000_000),
+        "save (ckpt.py)": (0, 300_000_000),
+        "step (train.py)": (600_000_000, 600_000_000),
+    }
+    page = _text(client.get(path.removeprefix("/api")))
+    assert "per second of sampled stacks, the time in which a function was the innermost one" in page
+    assert "Most of it: load (data.py) (−300 ms), save (ckpt.py) (+300 ms)." in page
+    assert "Operators" not in page
+    assert client.get(f"/api/traces/{one.pk}/difference?other={one.pk}").json()["verdict"]["word"] == "same_recording"
+
+    for query, said in (
+        (f"{path}&per=step", "Of stacks alone only shares of time can be compared"),
+        (f"{path}&from=5&to=6", "one.txt holds no events"),
+        (f"/api/traces/{one.pk}/difference?other={imported(project, file=None).pk}", "one.txt holds stacks alone"),
+    ):
+        refused = client.get(query)
+        assert refused.status_code == 409
+        assert said in refused.json()["problems"][0]["message"]

@@ -23,6 +23,7 @@ from console.labels.traces import (
 from console.views.traces.steps import step_remarks
 from jobs.diagnosis import rules as diagnosis
 from jobs.models import Layer, Project, Trace
+from jobs.traces import difference as trace_difference
 from jobs.traces import results as trace_answers
 from jobs.traces import summary as trace_summary
 from jobs.traces.imports import import_again, store_path
@@ -311,13 +312,13 @@ def test_of_a_captures_workers_only_the_compared_ones_are_read(
         trace.layers.update(role="policy", rank=0)
         Layer.objects.create(trace=trace, file_name="gone", role="vllm", rank=0, state="ready")
     read: list[str] = []
-    opened = trace_summary.recordings
+    opened = trace_difference.recordings
 
     def watched(files: Any) -> Any:
         read.extend(file.role for file in files)
         return opened(files)
 
-    monkeypatch.setattr(trace_summary, "recordings", watched)
+    monkeypatch.setattr(trace_difference, "recordings", watched)
     found = client.get(f"/api/traces/{one.pk}/difference?other={other.pk}").json()
     assert (found["worker"], found["other_worker"], found["after"] - found["before"]) == (
         "policy-0",
@@ -347,7 +348,7 @@ def test_a_page_that_waits_shows_that_it_does(
 ) -> None:
     one, other = imported(project, file=None), imported(project, file=None, slow=50)
     go = threading.Event()
-    for module, name in ((trace_summary, "recordings"), (diagnosis, "recordings")):
+    for module, name in ((trace_summary, "recordings"), (trace_difference, "recordings"), (diagnosis, "recordings")):
         opened = getattr(module, name)
         monkeypatch.setattr(module, name, lambda files, opened=opened: (go.wait(30), opened(files))[1])
     monkeypatch.setattr(trace_answers, "PATIENCE", 0)

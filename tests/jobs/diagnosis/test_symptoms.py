@@ -211,7 +211,7 @@ def test_what_follows_from_another_stands_after_it_though_it_began_before() -> N
 def test_what_a_cause_wants_lower_is_not_raised_for_what_follows_from_it() -> None:
     flat, runaway = make_run(state="running"), make_run(state="running")
     for run, kl in ((flat, 0.01), (runaway, 9.0)):
-        values(run, range(1, 41), reward__mean=0.1, reward__unseen_rise=0.03, kl__reference=kl)
+        values(run, range(1, 61), reward__mean=0.1, reward__unseen_rise=0.03, kl__reference=kl)
 
     def moves(run: Run, name: str) -> list[float]:
         (match,) = (each for each in found(run).matches if each.symptom.id == name)

@@ -113,7 +113,7 @@ def test_later_cases_are_read_and_none_that_ran_out_of_memory_is_called_fitting(
 
     assert len(ran_out) >= 180
     assert {id for id, estimate in ran_out if estimate == "fits"} <= _NOT_EXPLAINED
-    assert sum(reading.is_right is True for _, reading in verdicts) >= 0.89 * len(verdicts)
+    assert sum(reading.is_right is True for _, reading in verdicts) >= 0.91 * len(verdicts)
 
 
 def test_all_but_what_is_declared_unsupported_is_computed() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.model import models
+from tests.planner_cases.held_out import class_of
 from tests.planner_cases.load import HERE, CaseInvalid, load
 from tests.planner_cases.measure import readings
 from tests.planner_cases.model import read_model
@@ -130,3 +131,13 @@ def test_no_id_names_two_cases() -> None:
     ids = Counter(id for path in files for id in tomllib.loads(path.read_text(encoding="utf-8")) if id != "frameworks")
 
     assert [id for id, count in ids.items() if count > 1] == []
+
+
+def test_work_that_a_source_does_not_say_is_judged_apart() -> None:
+    by_id = {case.id: case for case in load(HERE / "later")}
+    assert by_id["VA03"].assumed == ("lengths",)  # no mean of responses
+    assert by_id["SR01"].assumed == ("micro_batch",)
+    assert by_id["QD03"].assumed == ()
+    kinds = {id: {class_of(each) for each in readings(by_id[id])} for id in ("SR01", "QD03")}
+    assert "RL update, work assumed" in kinds["SR01"]
+    assert {"RL update", "scoring"} <= kinds["QD03"]

@@ -11,6 +11,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
+from jobs.planner.memory.measured import is_measured
 from jobs.planner.result import TERMS, Estimate, JobInvalid, Term, around
 from jobs.planner.serving.engine_memory import engine_memory
 from jobs.planner.shapes.known import shape_of
@@ -124,13 +125,15 @@ def test_a_step_is_its_phases(answer: tuple[Job, Estimate]) -> None:
     else:
         assert step.middle < total
     assert 0 < found.time.mfu < 1
+    assert any(note.startswith("MFU counts FLOPs of the update's") for note in found.time.notes)
 
 
 def test_handing_out_a_padded_batch_takes_what_no_device_shortens() -> None:
     def phases(most: int) -> dict[str, float]:
         job = colocated()
         assert job.rollouts is not None
-        longer = replace(job, rollouts=replace(job.rollouts, lengths=replace(job.rollouts.lengths, max_response=most)))
+        lengths = replace(job.rollouts.lengths, max_response=most, spread=1e-9)  # none is waited for
+        longer = replace(job, rollouts=replace(job.rollouts, lengths=lengths))
         return {key: seconds.middle for key, seconds in estimate(longer).time.phases.items()}
 
     short, long = phases(2048), phases(3072)
@@ -162,8 +165,8 @@ def test_an_update_in_a_step_is_little_known_until_a_project_has_measured_it() -
     constants = shipped_constants()
     measured = constants.measured({"speed.update_pace": 1.5}, "four runs")
     before, after = (estimate(colocated(), each).time.phases["update"] for each in (constants, measured))
-    assert before.high / before.middle == pytest.approx(constants.speed.band_update)
-    assert after.high / after.middle < before.high / before.middle
+    assert before.high / before.middle >= constants.speed.band_update - 1e-9
+    assert after.high / after.middle <= before.high / before.middle + 1e-9
     assert after.middle == pytest.approx(1.5 * before.middle)
 
 
@@ -325,6 +328,15 @@ def test_an_untried_family_needs_more_room() -> None:
     assert eager.band > known.band
     other = estimate(supervised(fleet=Fleet(accelerator=find_accelerator("mi300x"), num_devices=8)))
     assert other.band > known.band
+    old = estimate(supervised(fleet=Fleet(accelerator=find_accelerator("t4"), num_devices=8)))
+    assert old.band == known.band  # without bf16: peaks of three projects are as near as any
+
+
+def test_a_quantized_base_that_is_sharded_needs_most_room_where_nobody_measured_its_like() -> None:
+    ways = ({"method": "qlora", "lora_rank": 8, "kernels": kernels} for kernels in ("eager", "compiled"))
+    jobs = [supervised(policy=way) for way in ways]
+    assert [is_measured(job.policy) for job in jobs] == [True, False]
+    assert estimate(supervised()).band < estimate(jobs[0]).band < estimate(jobs[1]).band
 
 
 def test_overlap_is_never_slower() -> None:

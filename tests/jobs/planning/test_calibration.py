@@ -49,7 +49,7 @@ def test_runs_are_taken_over_and_their_plans_come_to_lie_where_they_were(project
     assert pace.source == "measured on 4 finished runs of this project"
     again_read = Run.objects.get(pk=runs[0].pk)
     update = next(row for row in run_plan(again_read, user=admin, state=AWAY).rows if row.phase == "update")
-    assert update.difference == pytest.approx(0, abs=0.01)  # a plan fills micro-batches to their caps, a run seldom
+    assert update.difference == pytest.approx(0, abs=0.02)  # a plan fills micro-batches to their caps, a run seldom
     assert constants_of(project, "l4").decode.pace == 1  # another kind of device
     assert constants_of(project).decode.pace == 1  # none in particular
     (again,) = say(project, admin).kinds

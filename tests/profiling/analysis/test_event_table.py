@@ -2,8 +2,8 @@
 
 import pytest
 
-from profiling.analysis.event_table import EventCondition, WrongCondition, page, parsed
-from profiling.trace.store import Store
+from profiling.analysis.event_table import EventCondition, WrongCondition, lane_name, page, parsed
+from profiling.trace.store import Lane, Store
 from tests.trace_rows import BEGIN, MS, small_store
 
 END = BEGIN + 200 * MS
@@ -70,6 +70,15 @@ def test_what_is_no_condition_is_refused_in_a_sentence(text: str, sentence: str)
 )
 def test_conditions_choose_events(text: str, count: int) -> None:
     assert counted(text) == count
+
+
+def test_a_stream_whose_device_or_number_is_not_told_is_shown_without() -> None:
+    lane = {"id": 0, "kind": "stream", "process": "p", "pid": 1, "thread": "", "tid": 0, "depths": 1, "events": 1}
+    names = [
+        lane_name(Lane(**lane, device=device, stream=stream, title=""))
+        for device, stream in ((0, 7), (-1, 7), (-1, -1))
+    ]
+    assert names == ["GPU 0, stream 7", "GPU, stream 7", "GPU"]
 
 
 def test_pages_are_sorted() -> None:

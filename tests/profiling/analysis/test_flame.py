@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from profiling.analysis import flame as flames
-from profiling.analysis.flame import flame
+from profiling.analysis.flame import flame, own_times
+from profiling.analysis.functions import functions_of
 from profiling.analysis.too_many import TooManyEvents
+from profiling.evidence import RecordedTrace
 from profiling.trace.category import Category
 from profiling.trace.frames import FRAMES
 from profiling.trace.store import Store
@@ -89,3 +91,13 @@ def test_small_nodes_are_left_out_and_counted(store: Store, monkeypatch: pytest.
     found = flame(store, begin=T, end=T + 250, by="operators")
     assert [(one.name, one.total) for one in found.nodes] == [("linear", 140), ("addmm", 60)]
     assert found.left_out == 2
+
+
+def test_own_times_of_names_and_of_functions_whose_lines_do_not_count(store: Store) -> None:
+    assert own_times(store, begin=T, end=T + 250, by="operators") == {"linear": 80, "addmm": 60, "optimizer": 50}
+    assert functions_of([RecordedTrace(store=store)], (T, T + 50)) == {
+        "train.py: main": 5,
+        "torch/a.py: f": 5,
+        "torch/b.py: g": 40,
+    }
+    assert functions_of([RecordedTrace(store=store)], (T + 300, T + 400)) == {}

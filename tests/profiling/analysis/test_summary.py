@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from profiling.analysis.summary import open_works, summarise, within
+from profiling.analysis.workers import device_words
 from profiling.diagnosis.finding import evaluate_files
 from profiling.evidence import Evidence, RecordedTrace, phase_spans
 from profiling.trace.category import Category
@@ -219,3 +220,9 @@ def test_rules_look_at_so_many_events_and_say_how_far(tmp_path, stack) -> None:
     assert seen is not None
     assert seen.value == pytest.approx(0.5)  # of the iterations that repeat
     assert within([], 16) == ()
+
+
+def test_a_device_whose_number_is_not_told_is_called_without() -> None:
+    told = {device: device_words(device, whose="policy 1") for device in (0, -1, None)}
+    assert told == {0: "device 0 of policy 1", -1: "the device of policy 1", None: "the CPU of policy 1"}
+    assert device_words(-1) == "the device"

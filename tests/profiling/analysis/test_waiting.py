@@ -7,7 +7,7 @@ from profiling.analysis.communication import communication, plain_name, straggle
 from profiling.analysis.idle import idle_by_cause, longest_gaps
 from profiling.analysis.intervals import interval, total, union
 from profiling.analysis.phases import WorkerPhases
-from profiling.analysis.rollout import batches, counts_of, rollout, tail_of_batches, tail_of_requests
+from profiling.analysis.rollout import batches, counts_of, rollout, tail_of_batches
 from tests.profiling.analysis.made import work
 
 MS = 1_000_000
@@ -119,15 +119,6 @@ def test_the_tail_begins_when_nine_in_ten_are_done() -> None:
     assert found.tails == (tail,)
     assert found.points[3] == (30, 4)
     assert rollout(work([]), [], 0, 1000) is None
-
-
-def test_the_tail_of_requests_by_their_ends() -> None:
-    finished = np.array([10, 20, 30, 40, 50, 60, 70, 80, 90, 200])
-    tail = tail_of_requests(0, finished, np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 40]))
-    assert tail is not None
-    assert (tail.tail, tail.end, tail.share) == (90, 200, 0.55)
-    assert (tail.p50_tokens, tail.p99_tokens, tail.spread) == (5, 40, 8.0)
-    assert tail_of_requests(0, np.empty(0, np.int64)) is None
 
 
 def test_phases_that_a_worker_has_not_are_waited_for() -> None:

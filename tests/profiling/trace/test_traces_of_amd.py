@@ -5,13 +5,16 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from profiling.analysis.parts import is_part, whole_processes
 from profiling.analysis.summary import summarise
 from profiling.evidence import RecordedTrace, phase_spans
+from profiling.trace import lanes
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace, reader_of
 from profiling.trace.limits import Unreadable
@@ -21,6 +24,7 @@ from tests.contracts.trace_files_of_others import (
     BOOT,
     rocpd_tables,
     rocprof_process,
+    rocprof_tables,
     rpd_tables,
     varint,
     wire,
@@ -137,6 +141,60 @@ def test_real_tables_of_rocprof_keep_each_row(what: str, tmp_path: Path) -> None
     found = sorted((begin, begin + lasts) for rows in stored(path).values() for _, _, begin, lasts in rows)
 
     assert found == wanted
+
+
+def lent(stack: ExitStack, folder: Path) -> list[RecordedTrace]:
+    """Return the stores of a folder, opened."""
+    paths = sorted(folder.glob("*.store"))
+    return [RecordedTrace(store=stack.enter_context(Store(path))) for path in paths]
+
+
+@pytest.mark.parametrize("prefix", ["77", "file-77", "my_run"])
+def test_tables_of_one_process_are_one_worker_whose_calls_launch_its_kernels(tmp_path: Path, prefix: str) -> None:
+    for path in [*rocprof_tables(tmp_path, prefix=prefix), *rocprof_tables(tmp_path, prefix="other")[:2]]:
+        import_trace(path, path.with_suffix(".store"))
+    with ExitStack() as stack:
+        recorded = lent(stack, tmp_path)
+        whole = stack.enter_context(whole_processes(recorded, folder=tmp_path))
+        shapes = [[(lane.kind, lane.pid, lane.depths, lane.events) for lane in one.store.lanes] for one in whole]
+        (first, _other) = summarise(whole, phase_spans([])).workers
+
+    assert sorted(map(len, shapes)) == [2, 2]
+    whole_process = {("thread", 77, 2, 6), ("stream", 77, 1, 5)}  # the range stands around the calls
+    assert whole_process in [set(one) for one in shapes]
+    assert first.launches is not None
+    assert (first.launches.linked, first.launches.delay_p50) == (first.launches.kernels, 499_000)
+    assert not list(tmp_path.glob("parts-*"))
+
+
+def test_tables_of_too_many_threads_together_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in rocprof_tables(tmp_path):
+        import_trace(path, path.with_suffix(".store"))
+    monkeypatch.setattr(lanes, "MOST_LANES", 1)
+    with ExitStack() as stack:
+        recorded = lent(stack, tmp_path)
+        assert stack.enter_context(whole_processes(recorded, folder=tmp_path)) == recorded
+
+
+def test_tables_of_counters_or_of_no_name_of_rocprof_are_whole_files(tmp_path: Path) -> None:
+    (path, *_) = rocprof_tables(tmp_path)
+    for name in ("counters.csv", "77_counter_collection.csv"):
+        other = tmp_path / name
+        other.write_bytes(path.read_bytes())
+        import_trace(other, other.with_suffix(".store"))
+        with Store(other.with_suffix(".store")) as store:
+            assert not is_part(store)
+
+
+def test_a_copy_of_no_stream_is_beside_none(tmp_path: Path) -> None:
+    path = tmp_path / "copies.csv"
+    path.write_text(
+        '"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Start_Timestamp","End_Timestamp"\n'
+        '"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",10,20\n'
+    )
+    import_trace(path, tmp_path / "kept")
+    with Store(tmp_path / "kept") as store:
+        assert [(lane.device, lane.title) for lane in store.lanes] == [(4, "copies")]
 
 
 def test_a_kernel_with_several_counters_is_one(tmp_path: Path) -> None:

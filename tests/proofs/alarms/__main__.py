@@ -61,7 +61,8 @@ def alarms(run: RecordedRun | HealthyLog, said: Answers) -> list[str]:
 def is_named(run: RecordedRun, said: Answers) -> bool:
     """Return True if one of the symptoms that name its fault is among those at its end.
 
-    All of these are alarms but *the loss does not fall*, which is a notice: of numbers alone it may be no fault.
+    All of these are alarms but two notices, *the loss does not fall* and *cut responses hold the reward back*: of
+    numbers alone these may be no faults.
     """
     return not set(run.expected).isdisjoint(said[run.name]["end"])
 
@@ -130,7 +131,8 @@ def report(
         f"| planted, named | {len(made)} | {_of(mades[0], made)} | {_of(mades[1], made)} | ≥ {LEAST_NAMED:.0%} |",
         "",
         "A fault counts as named where one of the symptoms that describe it is said at the end of the run: all are "
-        "alarms but *the loss does not fall*, a notice, as a model that was tuned on such answers before looks alike. "
+        "alarms but two notices: *the loss does not fall*, as a model that was tuned on such answers before looks "
+        "alike, and *cut responses hold the reward back*, where fewer than a quarter are cut and the reward has risen. "
         "What says where time goes (speed) counts in neither: it is a hint, and no alarm.",
         "",
         f"Changed: {'; '.join(VARIANTS)} (`tests/proofs/alarms/varied.py`). With an alarm by this code: "

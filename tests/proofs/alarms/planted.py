@@ -445,7 +445,8 @@ FAULTS: Mapping[str, Fault] = {
         needs=("reward/mean", "eval/accuracy"), names=("reward_is_gamed",), plant=_gamed,
     ),
     "truncated": Fault(
-        text="15 to 90 % of the responses cut", needs=("response/truncated_fraction", *RL), names=("truncated",),
+        text="15 to 90 % of the responses cut", needs=("response/truncated_fraction", *RL),
+        names=("truncated", "cut_while_reward_rises"),
         plant=_truncated,
     ),
     "clip fraction": Fault(

@@ -94,6 +94,12 @@ test("a file's lanes are grouped by process: streams of a device before threads,
   );
 
   const streams = [lane(0, { kind: "stream", process: "", pid: -1, device: 0 }), lane(1, { kind: "thread" })];
+  const [untold] = layerGroups(
+    { ...layer, lanes: [lane(0, { kind: "stream", stream: 7 }), lane(1, { kind: "stream", stream: -1 })] },
+    clock,
+    "/api/traces/t",
+  );
+  assert.deepEqual(untold.lanes.map(({ title }) => title).sort(), ["GPU", "GPU, stream 7"]); // no number is shown as -1
   const [ofDevices, ofHost] = layerGroups({ ...layer, role: "", lanes: streams }, clock, "/api/traces/t");
   assert.deepEqual([ofDevices.title, ofHost.title], ["a.json", "python"]); // of no process that the file tells
 });

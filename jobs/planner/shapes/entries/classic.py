@@ -20,7 +20,6 @@ _GPT2 = {
 _BIAS = FamilyProperty(True, "enable_bias")
 _FALCON = FamilyProperty(False, "bias")
 _NEOX = FamilyProperty(True, "attention_bias")
-_UNBIASED = FamilyProperty(False, "no_bias")
 
 
 def _positions(config: ConfigValues, hidden: int, num_layers: int) -> int:
@@ -177,7 +176,7 @@ CLASSIC: Mapping[str, Family] = {
         has_layer_norm=True,
         norm_bias=NO,
         is_gated=False,
-        width=lambda config, hidden: int((config.optional_count("expansion_ratio") or 4) * hidden),
+        width=lambda config, hidden: 4 * hidden,
         tied=True,
         aliases={
             "hidden_size": "d_model",

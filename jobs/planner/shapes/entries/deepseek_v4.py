@@ -1,10 +1,12 @@
 """DeepSeek-V4: one head of keys that are the values, compressed caches, several streams of the hidden state."""
 
+from dataclasses import replace
+
 from jobs.catalog.sentence import Sentence
 from jobs.planner.shapes.config_values import ConfigValues
 from jobs.planner.shapes.families import Family
 from jobs.planner.shapes.layer_kinds import SLIDING, named
-from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
+from jobs.planner.shapes.layer_shapes import LayerKind, Mixer, Mixture
 
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 _BY_RATE = {0: SLIDING, 4: SPARSE, 128: HEAVY}
@@ -83,11 +85,16 @@ def _gathering(config: ConfigValues, hidden: int, num_layers: int) -> int:
     return streams * (streams * hidden + 1) + 1
 
 
+def _one_shared(config: ConfigValues, mixture: Mixture) -> Mixture:
+    return replace(mixture, num_shared=1, shared_width=mixture.width)
+
+
 DEEPSEEK_V4 = Family(
     kinds=_layers,
     attention=_attention,
     mixers={SPARSE: _attention, HEAVY: _attention},
     mixture=True,
+    mixture_of=_one_shared,
     has_mtp=True,
     layer_extra=_mixing,
     outside=_gathering,

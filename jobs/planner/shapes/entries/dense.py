@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from jobs.catalog.sentence import Sentence
 from jobs.planner.shapes.config_values import ConfigValues
 from jobs.planner.shapes.families import BIASED, NO, YES, Family, FamilyProperty, Heads
 from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
 from jobs.planner.shapes.mixers import attention, read_heads
 
 _MLP_BIAS = FamilyProperty(False, "mlp_bias")
+_BIAS = FamilyProperty(True, "bias")
 _USE_BIAS = FamilyProperty(False, "use_bias")
 _STARCODER_BIAS = FamilyProperty(True, "use_bias")
 
@@ -49,6 +51,43 @@ def _cross_attention(config: ConfigValues, family: Family, hidden: int, kind: La
     return replace(made, replicated=made.replicated + 2, kind="cross-attention", is_rough=True)
 
 
+def _layers_of_nas(config: ConfigValues, family: Family, num_layers: int) -> tuple[LayerKind, ...]:
+    """Return layers of which a search has taken out parts, and made narrower what it left (Llama-Nemotron)."""
+    blocks = config.table_list("block_configs")
+    if len(blocks) != num_layers:
+        text = Sentence("must have a table for each of {num_layers} layers.", num_layers=num_layers)
+        raise config.refusal("block_configs", text)
+    return tuple(_layer_of_nas(block, config.count("hidden_size")) for block in blocks)
+
+
+def _layer_of_nas(block: ConfigValues, hidden: int) -> LayerKind:
+    parts: dict[str, ConfigValues] = {}
+    for key in ("attention", "ffn"):
+        table = block.table(key)
+        if table is None:
+            raise block.refusal(key, Sentence("is missing. It must be a table of values."))
+        if table.flag("replace_with_linear", False):
+            raise table.refusal("replace_with_linear", Sentence("is true. Such a layer is not counted."))
+        if not table.flag("no_op", False):
+            parts[key] = table
+    kind = LayerKind(mixer="", feed="")
+    if heads := parts.get("attention"):
+        window = heads.optional_count("window_length") or 0
+        kind = replace(kind, mixer="full_attention", window=window, variant=heads.count("n_heads_in_group"))
+    if mlp := parts.get("ffn"):
+        width = -(-int(2 * mlp.factor("ffn_mult") * hidden / 3) // 256) * 256
+        kind = replace(kind, feed="dense", width=width)
+    return kind
+
+
+def _attention_of_nas(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    sizes = read_heads(config, hidden)
+    if sizes.heads % kind.variant:
+        text = Sentence("must divide the {heads} attention heads.", heads=sizes.heads)
+        raise config.refusal("block_configs.attention.n_heads_in_group", text)
+    return attention(config, family, replace(sizes, kv_heads=sizes.heads // kind.variant))
+
+
 _LLAMA = Family(
     mlp_bias=_MLP_BIAS,
 )
@@ -57,6 +96,7 @@ _QWEN2 = Family(
     output_bias=NO,
     windows="upper",
 )
+_QWEN2_VL = replace(_QWEN2, foreign=("head_dim",))
 _QWEN3 = Family(qk_norm="head", windows="upper")
 _MISTRAL = Family(qkv_bias=NO, output_bias=NO, windows="all")
 _GLM4V = Family(qkv_bias=YES, output_bias=NO, norms=4)
@@ -64,10 +104,12 @@ _ERNIE = Family(qkv_bias=_USE_BIAS, output_bias=_USE_BIAS, mlp_bias=_USE_BIAS, t
 
 DENSE: Mapping[str, Family] = {
     "llama": _LLAMA,
+    "nemotron-nas": Family(mlp_bias=_MLP_BIAS, kinds=_layers_of_nas, attention=_attention_of_nas, norms_each_part=True),
     "cwm": Family(qkv_bias=NO, output_bias=NO),
     "mllama_text_model": Family(
         qkv_bias=NO,
         output_bias=NO,
+        foreign=("head_dim",),
         kinds=_cross_layers,
         mixers={"cross_attention": _cross_attention},
         outside=lambda config, hidden, num_layers: 8 * hidden,  # the embedding has eight entries more than the head
@@ -94,14 +136,18 @@ DENSE: Mapping[str, Family] = {
     "ministral": _MISTRAL,
     "ministral3": _MISTRAL,
     "qwen2": _QWEN2,
-    "qwen2_vl": _QWEN2,
-    "qwen2_vl_text": _QWEN2,
-    "qwen2_5_vl": _QWEN2,
-    "qwen2_5_vl_text": _QWEN2,
+    "qwen2_vl": _QWEN2_VL,
+    "qwen2_vl_text": _QWEN2_VL,
+    "qwen2_5_vl": _QWEN2_VL,
+    "qwen2_5_vl_text": _QWEN2_VL,
     "qwen2_5_omni_text": _QWEN2,
+    "mimo": replace(_QWEN2, has_mtp=True),
+    "internlm": Family(qkv_bias=_BIAS, output_bias=_BIAS),
+    "internlm2": Family(qkv_bias=_BIAS, output_bias=_BIAS),
+    "baichuan": Family(qkv_bias=NO, output_bias=NO),
     "qwen3": _QWEN3,
     "qwen3_vl_text": _QWEN3,
-    "glm4v_text": _GLM4V,
+    "glm4v_text": replace(_GLM4V, foreign=("head_dim",)),
     "glm_ocr_text": replace(_GLM4V, qkv_bias=NO),
     "paddleocr_vl_text": _ERNIE,
     "phi": replace(
@@ -110,7 +156,9 @@ DENSE: Mapping[str, Family] = {
         norms=1,
     ),
     "phi3": Family(qkv_bias=NO, output_bias=NO, windows="all"),
-    "stablelm": Family(qkv_bias=FamilyProperty(False, "use_qkv_bias"), output_bias=NO, has_layer_norm=True),
+    "stablelm": Family(
+        qkv_bias=FamilyProperty(False, "use_qkv_bias"), output_bias=NO, has_layer_norm=True, foreign=("head_dim",)
+    ),
     "starcoder2": Family(
         qkv_bias=_STARCODER_BIAS,
         output_bias=_STARCODER_BIAS,

@@ -12,6 +12,7 @@ from jobs.planner.shapes.mixers import attention, read_heads, read_latent_attent
 
 _QK = FamilyProperty(False, "use_qk_norm")
 _OTHERWISE_DENSE_FIRST = {"first_k_dense_replace": 1}
+_BY_LIST_ALONE = ("first_k_dense_replace",)  # foreign: their classes take which layers have experts from a list
 
 
 def _per_expert(experts: int, hidden: int) -> int:
@@ -141,6 +142,14 @@ _SPARSE = Family(
     mixers={"indexed_attention": read_latent_attention},
     defaults={"first_k_dense_replace": 3},
 )
+_BAILING = Family(
+    qkv_bias=FamilyProperty(False, "use_qkv_bias"),
+    output_bias=FamilyProperty(False, "use_bias"),
+    qk_norm="head",
+    qk_norm_flag=_QK,
+    mixture=True,
+    has_mtp=True,
+)
 _QWEN3_MOE = Family(qk_norm="head", windows="upper", mixture=True)
 _ERNIE_BIAS = FamilyProperty(False, "use_bias")
 _PHI_BIAS = FamilyProperty(False, "attention_bias")
@@ -169,6 +178,8 @@ EXPERTS: Mapping[str, Family] = {
     "qwen3_moe": _QWEN3_MOE,
     "qwen3_vl_moe_text": _QWEN3_MOE,
     "qwen3_omni_moe_text": _QWEN3_MOE,
+    "bailing_moe": _BAILING,  # Ling and Ring, the second generation of which has a type of its own or this one
+    "bailing_moe_v2": replace(_BAILING, qk_norm_flag=FamilyProperty(True, "use_qk_norm")),
     "granitemoe": Family(mixture=True),
     "granitemoeshared": Family(mixture=True),
     "granitemoe_swa": Family(mixture=True, has_sinks=True),
@@ -196,7 +207,9 @@ EXPERTS: Mapping[str, Family] = {
     "kimi_k2": _DEEPSEEK,
     "mistral4": Family(mixture=True, has_mla=True),
     "axk1": Family(mixture=True, has_mla=True, layer_extra=_extra_of_axk),
-    "glm4_moe_lite": Family(mixture=True, has_mla=True, has_mtp=True, defaults=_OTHERWISE_DENSE_FIRST),
+    "glm4_moe_lite": Family(
+        mixture=True, has_mla=True, has_mtp=True, defaults=_OTHERWISE_DENSE_FIRST, foreign=_BY_LIST_ALONE
+    ),
     "deepseek_v32": _SPARSE,
     "glm_moe_dsa": replace(_SPARSE, kinds=_layers_with_indexers),
     "glm4_moe": Family(output_bias=NO, qk_norm="head", qk_norm_flag=_QK, mixture=True, has_mtp=True),
@@ -225,13 +238,14 @@ EXPERTS: Mapping[str, Family] = {
         defaults={"sliding_window_pattern": 4},
     ),
     "hunyuan_v1_moe": Family(qk_norm="head", mixture=True, mixture_of=_shared_of_hunyuan),
-    "hy_v3": Family(qk_norm="head", mixture=True, defaults=_OTHERWISE_DENSE_FIRST),
+    "hy_v3": Family(qk_norm="head", mixture=True, defaults=_OTHERWISE_DENSE_FIRST, foreign=_BY_LIST_ALONE),
     "mimo_v2_flash": Family(
         output_bias=NO,
         mixture=True,
         kinds=_layers_of_mimo,
         mixers={SLIDING: _windowed_of_mimo},
         defaults={**_OTHERWISE_DENSE_FIRST, "v_head_dim": 128},
+        foreign=_BY_LIST_ALONE,
     ),
     "afmoe": Family(
         norms=4,
@@ -250,6 +264,7 @@ EXPERTS: Mapping[str, Family] = {
         mixture=True,
         router_extra=_per_expert,
         defaults=_OTHERWISE_DENSE_FIRST,
+        foreign=_BY_LIST_ALONE,
     ),
     "step3p5": Family(
         mlp_bias=FamilyProperty(False, "mlp_bias"),
@@ -258,6 +273,7 @@ EXPERTS: Mapping[str, Family] = {
         kinds=_layers_of_step,
         mixture=True,
         aliases={"shared_expert_intermediate_size": "share_expert_dim"},
+        foreign=("first_k_dense_replace", "moe_layer_freq"),
         # Its class has a number of experts that its code does not read.
         defaults={"num_local_experts": None, "first_k_dense_replace": 3},
     ),

@@ -49,8 +49,7 @@ def _layers_of_4(config: ConfigValues, family: Family, num_layers: int) -> tuple
 
 def _attention(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
     sizes = read_heads(config, hidden)
-    made = attention(config, family, sizes, projections=0 if kind.variant == _SHARED else 2)
-    return replace(made, kind="attention" if made.cache else "attention on shared keys and values")
+    return attention(config, family, sizes, projections=0 if kind.variant == _SHARED else 2)
 
 
 def _full_of_4(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
@@ -61,7 +60,8 @@ def _full_of_4(config: ConfigValues, family: Family, hidden: int, kind: LayerKin
     sizes = replace(sizes, size=size, value=size, kv_heads=kv_heads or sizes.kv_heads)
     projections = 0 if kind.variant == _SHARED else 1 if is_one else 2
     made = attention(config, family, sizes, projections=projections)
-    return replace(made, is_rough=True, kind="attention" if made.cache else "attention on shared keys and values")
+    name = made.kind if made.is_rough else "attention with larger heads"
+    return replace(made, is_rough=True, kind=name)
 
 
 def _globals(config: ConfigValues, is_one: bool) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues
 from jobs.planner.shapes.families import NO, YES, Family, FamilyProperty
 from jobs.planner.shapes.layer_kinds import FULL, LINEAR, named
 from jobs.planner.shapes.layer_shapes import LayerKind, Mixer, Mixture
-from jobs.planner.shapes.mixers import read_attention
+from jobs.planner.shapes.mixers import read_attention, read_latent_attention
 from jobs.planner.shapes.state_spaces import (
     attention_beside_mamba2,
     gated_delta,
@@ -148,6 +148,30 @@ def _kimi_layers(config: ConfigValues, family: Family, num_layers: int) -> tuple
     return named(config, family, names, num_layers)
 
 
+def _attention_of_kimi(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    """Return latent attention, whose output Kimi K3 gates by a projection of its own."""
+    made = read_latent_attention(config, family, hidden, kind)
+    if not config.flag("mla_use_output_gate", False):
+        return made
+    gate = hidden * made.heads * made.value_size
+    return replace(made, divided=made.divided + gate, kind="gated latent attention", is_rough=True)
+
+
+def _experts_of_kimi(config: ConfigValues, mixture: Mixture) -> Mixture:
+    return replace(mixture, inner=config.optional_count("routed_expert_hidden_size") or 0)
+
+
+def _extra_of_kimi(config: ConfigValues, hidden: int, kind: LayerKind) -> int:
+    """Return elements of Kimi K3's norm of what its experts work in, and of what chooses among earlier residuals."""
+    inner = config.optional_count("routed_expert_hidden_size") or 0
+    normed = inner if kind.feed == "experts" and config.flag("latent_moe_use_norm", False) else 0
+    return normed + 2 * _residuals_of_kimi(config, hidden, 0)
+
+
+def _residuals_of_kimi(config: ConfigValues, hidden: int, num_layers: int) -> int:
+    return 2 * hidden if config.has("attn_res_block_size") else 0
+
+
 def _zamba_layers(config: ConfigValues, family: Family, num_layers: int) -> tuple[LayerKind, ...]:
     """Return Mamba layers, some with a transformer before them whose weights all share: the first of them hold them."""
     names = config.items("layers_block_type", str)
@@ -269,6 +293,7 @@ HYBRID: Mapping[str, Family] = {
         width_times=4,
     ),
     "xlstm": Family(
+        may_tie=False,
         kinds=lambda config, family, num_layers: (LayerKind(mixer=LINEAR),) * num_layers,
         mixers={LINEAR: mlstm},
         width=_xlstm_width,
@@ -294,6 +319,7 @@ HYBRID: Mapping[str, Family] = {
         width=_granite_width,
     ),
     "nemotron_h": Family(
+        may_tie=False,
         norms=1,
         defaults={"n_groups": 8},
         aliases={"head_dim": "attention_head_dim"},
@@ -335,10 +361,15 @@ HYBRID: Mapping[str, Family] = {
         tied=True,
     ),
     "kimi_linear": Family(
+        may_tie=False,
         kinds=_kimi_layers,
+        attention=_attention_of_kimi,
         mixers={LINEAR: kimi_delta},
         has_mla=True,
         mixture=True,
+        mixture_of=_experts_of_kimi,
+        layer_extra=_extra_of_kimi,
+        outside=_residuals_of_kimi,
         defaults={"q_lora_rank": None, "first_k_dense_replace": 1, "num_shared_experts": 1},
     ),
     "minimax": Family(

@@ -5,9 +5,12 @@ import re
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
+from jobs.catalog.model import find_model
 from jobs.planner.can_it_run.language_models import can_it_run
+from jobs.planner.can_it_run.plans import Demand
 from jobs.planner.can_it_run.verdict import ASSUMED_HOST_BYTES, MOST_WASTE, FitVerdict
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import read_shape
 
 ASKED = {
     ("qwen3-30b-a3b", "grpo", "h200-sxm", None),
@@ -69,7 +72,7 @@ def test_what_takes_hours_a_step_stands_under_the_headline_and_is_no_yes() -> No
 def test_who_has_time_and_host_memory_is_answered_by_them() -> None:
     """A limit that somebody sets is the only one: with days, and the whole node's memory, one device is enough."""
     patient = _mixture(None, within_hours=48, host_bytes=2 * 10**12)
-    hasty = _mixture(None, within_hours=0.02)
+    hasty = _mixture(None, within_hours=0.03)
 
     assert patient.practical is not None
     assert (patient.answer, patient.practical.num_devices) == ("yes", 1)
@@ -91,6 +94,50 @@ def test_fewer_devices_than_their_share_of_host_memory_are_no_yes() -> None:
     assert found.answer == "possible"
     assert "host RAM of more devices" in found.summary
     assert told.answer == "yes"
+
+
+def test_devices_that_are_wasted_are_said_to_be_and_not_that_a_step_takes_long() -> None:
+    found = can_it_run(shape_of("qwen2.5-0.5b"), find_accelerator("h100-sxm"), "sft", 10_000)
+
+    assert found.answer == "possible"
+    assert re.search(r"a step takes [\d,]+ times the device time of what is recommended: 10,000 devices", found.summary)
+    assert "takes long" not in found.summary
+
+
+def test_samples_longer_than_the_model_has_positions_are_said_and_shorter_runs_say_nothing_of_them() -> None:
+    model, card = shape_of("qwen2.5-7b"), find_accelerator("h100-sxm")
+    longer = can_it_run(model, card, "grpo", demand=Demand(max_prompt=1024, max_response=140_000))
+    usual = can_it_run(model, card, "grpo")
+
+    text = "A sample of 141,024 tokens is longer than the 131,072 positions of the model's config"
+    assert any(text in line for line in longer.more)
+    assert not any("positions" in line for line in usual.more)
+    bearings = {run.row.id: run.bearing for run in longer.published}
+    assert bearings["H04"] == "says nothing"  # it ran with 2,048 tokens a sample
+    assert {run.row.id: run.bearing for run in usual.published}["H04"] == "supports"
+
+
+def test_a_quantized_checkpoint_is_said_to_be_planned_in_16_bits() -> None:
+    config = {**find_model("qwen3-8b").config, "quantization_config": {"quant_method": "fp8"}}
+    found = can_it_run(read_shape(config), find_accelerator("a100-80-sxm"), "grpo", 8)
+    packed = can_it_run(read_shape(config), find_accelerator("a100-80-sxm"), "sft-qlora", 8)
+    plain = can_it_run(shape_of("qwen3-8b"), find_accelerator("a100-80-sxm"), "grpo", 8)
+
+    assert any("Its checkpoint is quantized (fp8). Planned are weights of 16 bits" in line for line in found.more)
+    assert not any("quantized" in line for line in (*plain.more, *packed.more))
+
+
+def test_how_tight_it_is_is_the_share_of_the_phase_that_decides() -> None:
+    """An engine fills its part on purpose: that phase takes more of a device, and decides nothing."""
+    found = can_it_run(shape_of("qwen3-30b-a3b"), find_accelerator("a100-80-sxm"), "grpo", 8)
+
+    assert found.at is not None
+    assert found.at.estimate is not None
+    note = next(note for note in found.at.estimate.notes if note.startswith("Tight: "))
+    share = f"{found.at.binding_share:.0%}"
+    assert note.startswith(f"Tight: {share} of what is usable; ")
+    assert f"it takes {share.removesuffix('%')} % of a device's memory" in found.summary
+    assert found.at.device_share > found.at.binding_share
 
 
 def test_tight_is_said_with_its_share_and_the_direction_of_doubt() -> None:

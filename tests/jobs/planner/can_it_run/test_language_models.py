@@ -16,6 +16,7 @@ from jobs.planner.fleet import FleetInvalid, fleet_of
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import read_shape
 
 H100 = find_accelerator("h100-sxm")
 
@@ -290,6 +291,43 @@ def test_a_question_of_too_many_layouts_is_unknown_after_a_bounded_number(monkey
     assert "too many layouts" in found.summary
     assert len(tried) <= MOST_FITS
     assert [need.num_devices for need in found.needs] == [None] * len(ON_HOST)
+
+
+def test_what_runs_on_one_device_is_told_though_too_many_layouts_are_tried_for_what_is_recommended() -> None:
+    """Gemma 4 E2B on cards of 24 GB: logits of 262,144 entries leave no room to spare, however many there are."""
+    shape = read_shape(
+        {
+            "model_type": "gemma4_text",
+            "hidden_size": 1536,
+            "intermediate_size": 6144,
+            "use_double_wide_mlp": True,
+            "num_hidden_layers": 35,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 1,
+            "num_kv_shared_layers": 20,
+            "head_dim": 256,
+            "global_head_dim": 512,
+            "hidden_size_per_layer_input": 256,
+            "sliding_window": 512,
+            "vocab_size": 262_144,
+            "max_position_embeddings": 131_072,
+        }
+    )
+
+    found = can_it_run(shape, find_accelerator("rtx-4090"), "grpo")
+
+    assert found.answer == "yes"
+    assert found.practical is not None
+    assert found.practical.num_devices == 1
+
+
+def test_a_model_that_no_engine_holds_is_no_no_and_the_engines_that_were_tried_are_named() -> None:
+    """Llama 4 Maverick has 40 heads: eight H100 divide them, and hold 640 GB of 800."""
+    for devices in (None, 256):
+        found = _ask("llama-4-maverick", "grpo", devices)
+        assert found.answer == "unknown"
+        assert "up to 32 devices that divide its 40 attention heads" in found.summary
+    assert _ask("llama-4-maverick", "sft").answer == "yes"
 
 
 def test_what_is_shared_between_layouts_changes_no_answer() -> None:

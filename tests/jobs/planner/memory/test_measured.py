@@ -105,7 +105,7 @@ def test_what_was_measured_far_off_is_trusted_less() -> None:
     assert not is_measured(policy)
 
 
-def test_a_sharded_quantized_base_fits_only_with_much_room() -> None:
+def test_a_sharded_quantized_base_fits_only_with_much_room_unless_its_like_was_measured() -> None:
     policy = training(
         "llama-3-70b",
         Layout(num_devices=2, shards=3),
@@ -115,6 +115,11 @@ def test_a_sharded_quantized_base_fits_only_with_much_room() -> None:
         weight_bytes=2.0,
         micro_batch=4,
     )
+    assert is_measured(policy)
     assert 0.65 < _share(policy) < 0.92
-    assert estimate(_job(policy)).verdict == "tight"
-    assert estimate(_job(replace(policy, micro_batch=1))).verdict == "fits"
+    assert estimate(_job(policy)).verdict == "fits"
+    never = replace(policy, kernels="compiled", micro_batch=5)
+    assert not is_measured(never)
+    assert 0.75 < _share(never) < 0.83
+    assert estimate(_job(never)).verdict == "tight"
+    assert estimate(_job(replace(never, micro_batch=1))).verdict == "fits"

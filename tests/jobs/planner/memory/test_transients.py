@@ -98,6 +98,9 @@ def test_adam_without_a_fused_kernel_copies_what_it_updates() -> None:
     assert transients_of(t, only_stage(t), held(t), K).in_step == 2 * 8_030_261_248
     fused = replace(t, has_fused_optimizer=True)
     assert transients_of(fused, only_stage(t), held(t), K).in_step == 0
+    # bitsandbytes, functional.py optimizer_update_8bit_blockwise: one kernel for each tensor, in its place
+    small = replace(t, optimizer="adam_8bit")
+    assert transients_of(small, only_stage(t), held(t), K).in_step == 0
 
 
 def test_an_update_in_the_backward_pass_needs_the_gradient_of_one_unit() -> None:

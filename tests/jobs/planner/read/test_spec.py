@@ -40,10 +40,12 @@ def test_every_recipe_is_read(name: str) -> None:
     if job.engine is not None:
         pool = job.engine_devices or job.policy.layout.num_devices
         assert job.engine.num_engines * job.engine.tensor * job.engine.pipeline == pool
-        assert transport_of(job) == ("ipc" if job.placement == "colocated" else _TRANSPORTS[spec.trainer.name])
+        ways = _SHARED if job.placement == "colocated" else _TRANSPORTS
+        assert transport_of(job) == ways[spec.trainer.name]
 
 
 _TRANSPORTS = {"native": "broadcast", "openrlhf": "tensors", "verl": "broadcast"}
+_SHARED = {"native": "ipc", "openrlhf": "handles", "trl": "ipc", "verl": "ipc"}
 
 
 @pytest.mark.parametrize("trainer", [{"name": "native"}, {"name": "verl", "version": "0.9.1"}])

@@ -252,6 +252,7 @@ def test_sizes_that_vllm_chooses() -> None:
     assert len(capture_sizes(engine(), H100, 1024)) == 51
     assert capture_sizes(engine(), H100, 8) == (1, 2, 4, 8, 16)
     assert capture_sizes(engine(is_eager=True), H100, 1024) == ()
+    assert capture_sizes(engine(name="trainer"), H100, 1024) == ()
 
 
 def test_the_first_engine_takes_prompts_whole_unless_they_may_be_long() -> None:

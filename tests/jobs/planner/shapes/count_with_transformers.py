@@ -2,10 +2,10 @@
 
     python -m tests.jobs.planner.shapes.count_with_transformers      (make proof-shapes)
 
-Of each type it builds a small model of its own defaults, then one for each value that can be changed, left out, null
-or under another name, and keeps those whose count differs; beside them configs as hubs have them (`hub_configs.py`).
-Nothing is fetched, no code but transformers' own is run. `test_counts.py` compares all of it with the planner in a
-second.
+Of each type it builds a small model of its own defaults, with what its experts have and what it keeps of a token, then
+one for each value that can be changed, left out, null or under another name, and keeps those whose count differs or
+that cannot be built; beside them configs as hubs have them (`hub_configs.py`). Nothing is fetched, no code but
+transformers' own is run. `test_counts.py` compares all of it with the planner in a second.
 """
 
 import copy
@@ -22,6 +22,7 @@ from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS
 COUNTS = Path(__file__).parent / "counts.json"
 ABSENT = "absent"
 RENAMED = "as:"
+BESIDE = "and:"
 SECONDS = 60  # of one model; those that compute values in Python while they are built take longer
 
 _LAYERS = 6
@@ -118,13 +119,55 @@ def types() -> dict[str, tuple[str, ...]]:
 
 def count(kind: str, config: dict[str, Any], *, maps: tuple[str, ...]) -> int:
     """Return the parameters of the model that transformers builds: with its tower where it is one that sees images."""
+    return _elements(_build(kind, config, maps))
+
+
+def _build(kind: str, config: dict[str, Any], maps: tuple[str, ...]) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
     whole = AutoModelForImageTextToText if "vision" in maps else AutoModelForCausalLM
     with torch.device("meta"):
-        model = whole.from_config(AutoConfig.for_model(kind, **_plain(config)))
+        return whole.from_config(AutoConfig.for_model(kind, **_plain(config)))
+
+
+def _elements(model: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _experts(model: Any) -> int:
+    """Return the parameters of all routed experts."""
+    modules = dict(model.named_modules())
+    inside = tuple(f"{name}." for name, module in modules.items() if type(module).__name__.endswith("Experts"))
+    inside = inside or tuple(f"{name}." for name in modules if name.endswith(".experts"))
+    return sum(parameter.numel() for name, parameter in model.named_parameters() if name.startswith(inside))
+
+
+def cached(model: Any) -> int | None:
+    """Return the elements that all layers hand their cache for a token; None of a model that does not run on the meta
+    device. Experts return what they are handed: which of them a token goes to takes values."""
+    import torch
+    from transformers.cache_utils import Cache
+
+    seen: dict[int, int] = {}
+    usual = Cache.update
+
+    def update(self: Any, keys: Any, values: Any, layer_idx: int, *more: Any, **named: Any) -> Any:
+        seen[layer_idx] = sum(each.shape[1] * each.shape[3] for each in (keys, values))
+        return usual(self, keys, values, layer_idx, *more, **named)
+
+    for module in model.modules():
+        if type(module).__name__.endswith("Experts"):
+            module.forward = lambda states, *more, **named: states
+    Cache.update = update
+    try:
+        with torch.no_grad():
+            model(input_ids=torch.zeros((1, 4), dtype=torch.long, device="meta"), use_cache=True)
+    except Exception:  # whatever asks for values
+        return None
+    finally:
+        Cache.update = usual
+    return sum(seen.values()) or None
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:
@@ -180,10 +223,16 @@ def _merged(table: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 def variations(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Return changes of one value each, as path and value: numbers twice as large, flags the other way, flags and
-    lists null, all absent, and numbers twice as large under another name that the type's class knows."""
+    lists null, all absent, and numbers twice as large under another name that the type's class knows, or under both
+    names; of a decoder and a tower inside another model no type of its own, or that of another; and keys that other
+    types have."""
     for path, table in [("", config)] + [
         (f"{key}.", config[key]) for key in ("text_config", "vision_config") if isinstance(config.get(key), dict)
     ]:
+        if path and "model_type" in table:
+            others = (config["model_type"],) if path == "text_config." else _BODIES
+            for other in (ABSENT, *others):
+                yield f"{path}model_type", other
         for key, value in table.items():
             if key in _LAYER_KEYS or any(part in key for part in _LEAVE):
                 continue
@@ -207,6 +256,40 @@ def variations(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for key, other in _other_names(str(table.get("model_type"))):
             if isinstance(table.get(key), int) and key not in _LAYER_KEYS and table[key] > 1:
                 yield f"{path}{key}", f"{RENAMED}{other}"
+                yield f"{path}{key}", f"{BESIDE}{other}"
+    yield from _general(config)
+
+
+# Keys of other families, which a type's own code may take or not.
+_GENERAL_FLAGS = ("attention_bias", "mlp_bias", "qk_layernorm", "use_bias", "use_qk_norm")
+_GENERAL_SIZES = (
+    "decoder_sparse_step",
+    "expert_layer_period",
+    "first_k_dense_replace",
+    "interleave_moe_layer_step",
+    "moe_intermediate_size",
+    "moe_layer_freq",
+    "moe_layer_interval",
+    "moe_layer_start_index",
+    "n_shared_experts",
+    "num_dense_layers",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_shared_experts",
+    "shared_expert_intermediate_size",
+    "shared_intermediate_size",
+    "v_head_dim",
+)
+
+
+def _general(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    path, table = ("text_config.", config["text_config"]) if "text_config" in config else ("", config)
+    for key in (*_GENERAL_FLAGS, *_GENERAL_SIZES):
+        if key not in table:
+            yield f"{path}{key}", True if key in _GENERAL_FLAGS else 2
+
+
+_BODIES = ("siglip_vision_model", "clip_vision_model")
 
 
 def _other_names(kind: str) -> Iterator[tuple[str, str]]:
@@ -218,6 +301,8 @@ def _other_names(kind: str) -> Iterator[tuple[str, str]]:
         for other, key in sorted(CONFIG_MAPPING[kind].attribute_map.items()):
             if other not in own:
                 yield key, other
+            elif key not in own:
+                yield other, key
 
 
 def changed(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
@@ -229,6 +314,9 @@ def changed(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         table = table[name]
     if isinstance(value, str) and value.startswith(RENAMED):
         table[value.removeprefix(RENAMED)] = 2 * table.pop(key)
+        return made
+    if isinstance(value, str) and value.startswith(BESIDE):
+        table[value.removeprefix(BESIDE)] = 2 * table[key]
         return made
     table[key] = value
     if value == ABSENT:
@@ -246,7 +334,8 @@ def counted(kind: str, maps: tuple[str, ...]) -> dict[str, Any]:
     signal.alarm(SECONDS)
     try:
         config = base_config(kind)
-        number = count(kind, config, maps=maps)
+        model = _build(kind, config, maps)
+        number, experts, cache = _elements(model), _experts(model), cached(model)
     except Exception as error:  # whatever a type's code raises, it cannot be built from its defaults
         return {"maps": maps, "error": type(error).__name__}
     finally:
@@ -260,9 +349,10 @@ def counted(kind: str, maps: tuple[str, ...]) -> dict[str, Any]:
             other = None
         finally:
             signal.alarm(0)
-        if other != number and (other is not None or value == ABSENT):
+        if other != number:
             rows.append([path, value, other])
-    return {"maps": maps, "config": config, "parameters": number, "varied": rows}
+    beside = {"parameters": number, "experts": experts, "cache": cache}
+    return {"maps": maps, "config": config, **beside, "varied": rows}
 
 
 def write(rows: dict[str, dict[str, Any]], hub: dict[str, int]) -> None:

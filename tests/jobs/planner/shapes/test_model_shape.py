@@ -165,8 +165,15 @@ def _groups(**weights: Any) -> dict[str, Any]:
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 1.0),
         ({"quant_method": "mxfp4"}, 4.25 / 8),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5 / 8),
+        ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, 8.25 / 8),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128}, (4 + 20 / 128) / 8),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 32, "data_type": "mx_fp"}, 4.25 / 8),
+        ({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4, "group_size": 64}}}, 4.5 / 8),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}, 4.25 / 8),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, 1.0),
         ({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 8}}}}, 1.0),
-        (_groups(num_bits=4, type="int", group_size=128), (4 + 20 / 128) / 8),
+        (_groups(num_bits=4, type="int", group_size=128), (4 + 16 / 128) / 8),  # symmetric: no zero point
+        (_groups(num_bits=4, type="int", group_size=128, symmetric=False), (4 + 20 / 128) / 8),
         (_groups(num_bits=4, type="float", group_size=16), 4.5 / 8),  # NVFP4
     ],
 )
@@ -201,8 +208,153 @@ def test_head_dim_null_missing_kv_heads_and_synonyms_read_as_the_families_mean_t
     assert read_shape(plain).kv_heads == read_shape({**plain, "num_key_value_heads": None}).kv_heads == 32
     mixture = dict(models()["qwen3-30b-a3b"].config)
     experts = mixture.pop("num_experts")
-    for synonym in ("num_experts", "num_local_experts", "n_routed_experts"):
+    for synonym in ("num_experts", "num_local_experts"):
         assert read_shape({**mixture, synonym: experts}).parameters == 30_532_122_624
+    # Both: transformers takes the second name. One that its class does not know is none.
+    twice = read_shape({**mixture, "num_experts": experts, "num_local_experts": experts // 2})
+    assert twice.experts == 64
+    with pytest.raises(ShapeUnreadable, match="num_experts is missing"):
+        read_shape({**mixture, "n_routed_experts": experts})
+
+
+def test_keys_that_a_type_does_not_take_change_nothing() -> None:
+    plain = models()["qwen3-30b-a3b"].config
+    for stray in ({"first_k_dense_replace": 4}, {"n_shared_experts": 2}, {"moe_layer_freq": 2}, {"v_head_dim": 64}):
+        assert read_shape({**plain, **stray}).parameters == 30_532_122_624
+
+
+def test_layers_of_a_search_lack_parts_and_have_widths_of_their_own() -> None:
+    """Llama-3.3-Nemotron-Super-49B: 49,867,145,216 parameters, with attention in 49 of 80 layers."""
+
+    def block(ffn: float, *, is_seeing: bool) -> dict[str, Any]:
+        attention = {"n_heads_in_group": 8} if is_seeing else {"n_heads_in_group": None, "no_op": True}
+        return {"attention": attention, "ffn": {"ffn_mult": ffn, "no_op": False}}
+
+    kinds = [(True, 5.25)] * 48 + [(True, 2.625)] + [(False, 2.625)] * 5 + [(False, 3.28125), (False, 5.25)]
+    kinds += [(False, 1.3125)] * 10 + [(False, 1.0)] * 8 + [(False, 0.5)] * 6
+    config = {
+        **models()["llama-3.1-8b"].config,
+        "model_type": "nemotron-nas",
+        "architectures": ["DeciLMForCausalLM"],
+        "hidden_size": 8192,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": None,
+        "intermediate_size": None,
+        "block_configs": [block(width, is_seeing=sees) for sees, width in kinds],
+    }
+    shape = read_shape(config)
+    assert (shape.parameters, shape.is_exact, shape.mlp_width) == (49_867_145_216, True, 28_672)
+    assert sum(layer.cache for layer in shape.layers) == 49 * 2 * 8 * 128
+    assert [shape.layers[at].norms for at in (0, 79)] == [2, 1]
+    for odd in ({"block_configs": None}, {"block_configs": [{}] * 80}, {"block_configs": config["block_configs"][:5]}):
+        with pytest.raises(ShapeUnreadable, match="block_configs"):
+            read_shape({**config, **odd})
+
+
+_LING = {
+    "architectures": ["BailingMoeV2ForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 5120,
+    "num_hidden_layers": 20,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 256,
+    "num_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 512,
+    "first_k_dense_replace": 1,
+    "use_qk_norm": True,
+    "vocab_size": 157_184,
+}
+_INTERNLM = {
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 92_544,
+}
+_HUNYUAN = {
+    "model_type": "hunyuan_v1_moe",
+    "hidden_size": 4096,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_experts": 64,
+    "moe_intermediate_size": [3072] * 32,
+    "moe_topk": [8] * 32,
+    "tie_word_embeddings": True,
+    "vocab_size": 128_167,
+}
+_KIMI_K3 = {
+    "model_type": "kimi_linear",
+    "hidden_size": 7168,
+    "intermediate_size": 33_792,
+    "num_hidden_layers": 93,
+    "num_attention_heads": 96,
+    "num_key_value_heads": 96,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "mla_use_output_gate": True,
+    "linear_attn_config": {
+        "full_attn_layers": [*range(4, 93, 4), 93],
+        "head_dim": 128,
+        "num_heads": 96,
+        "short_conv_kernel_size": 4,
+        "use_full_rank_gate": True,
+    },
+    "num_experts": 896,
+    "num_experts_per_token": 16,
+    "num_shared_experts": 2,
+    "moe_intermediate_size": 3072,
+    "routed_expert_hidden_size": 3584,
+    "latent_moe_use_norm": True,
+    "attn_res_block_size": 12,
+    "first_k_dense_replace": 1,
+    "vocab_size": 163_840,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "total", "active"),
+    [
+        # Ling-mini-2.0: its checkpoint has 16,255,643,392, with a number for each expert that is no parameter.
+        ({**_LING, "model_type": "bailing_moe_v2"}, 16_255_638_528, 1_432_968_192),
+        ({**_LING, "model_type": "bailing_moe"}, 16_255_638_528, 1_432_968_192),
+        (_HUNYUAN, 80_393_183_232, 12_747_448_320),  # Hunyuan-A13B: lists of one number
+        (_KIMI_K3, 2_779_484_393_568, 105_363_935_328),  # published as 2.8T, 104B active
+        ({**_INTERNLM, "model_type": "internlm2", "bias": False}, 7_737_708_544, 7_737_708_544),
+    ],
+)
+def test_released_models_of_types_that_transformers_lacks(config: dict[str, Any], total: int, active: int) -> None:
+    shape = read_shape(config)
+    assert (shape.parameters, shape.active_parameters) == (total, active)
+
+
+def test_windows_by_letters_end_with_a_layer_that_sees_all() -> None:
+    config = {**models()["llama-3.1-8b"].config, "model_type": "exaone4", "architectures": ["Exaone4ForCausalLM"]}
+    shape = read_shape({**config, "sliding_window": 4096, "sliding_window_pattern": "LLGL", "num_hidden_layers": 6})
+    assert [layer.window for layer in shape.layers] == [4096, 4096, 0, 4096, 4096, 0]
+    with pytest.raises(ShapeUnreadable, match="sliding_window_pattern"):
+        read_shape({**config, "sliding_window": 4096, "sliding_window_pattern": "LX"})
+
+
+def test_a_class_that_takes_no_other_decoder_or_tower_has_its_own() -> None:
+    """As hubs have them: the type of the whole inside, or none; "" in NVIDIA's checkpoints of Kimi K2.5."""
+    whole = HUB_CONFIGS["Qwen/Qwen3-VL-2B-Instruct"]
+    usual = read_shape(whole)
+    for own in ({"model_type": "qwen3_vl"}, {"model_type": None}, {"model_type": ""}, {"model_type": "qwen3"}):
+        other = {"text_config": {**whole["text_config"], **own}, "vision_config": {**whole["vision_config"], **own}}
+        assert read_shape({**whole, **other}) == usual
+    with pytest.raises(ShapeUnreadable, match=r"text_config\.model_type"):
+        read_shape({**whole, "text_config": {**whole["text_config"], "model_type": "qwen9"}})
 
 
 @pytest.mark.parametrize(
@@ -219,7 +371,7 @@ def test_head_dim_null_missing_kv_heads_and_synonyms_read_as_the_families_mean_t
 )
 def test_layers_with_experts_alternate_as_the_config_says(own: dict[str, Any], which: list[int]) -> None:
     plain = {key: value for key, value in _MIXTURE.items() if key != "decoder_sparse_step"}
-    config = {**plain, "num_hidden_layers": 6, **own}
+    config = {**plain, "model_type": "my_mixture", "num_hidden_layers": 6, **own}
     assert [index for index, layer in enumerate(read_shape(config).layers) if layer.is_moe] == which
 
 
@@ -280,6 +432,13 @@ _LATENT = models()["deepseek-v2-lite"].config
         (_MIXTURE, {"num_experts": 0}, "num_experts", "is 0"),
         (_MIXTURE, {"mlp_only_layers": ["1"]}, "mlp_only_layers", "must be whole numbers"),
         (_LATENT, {"q_lora_rank": "none"}, "q_lora_rank", "is 'none'"),
+        (_LATENT, {"q_lora_rank": 0}, "q_lora_rank", "or null for none"),
+        (
+            _LLAMA,
+            {"model_type": "deci", "num_key_value_heads_per_layer": [4] * 32},
+            "num_key_value_heads_per_layer",
+            "plan for that one",
+        ),
         (_LATENT, {"kv_lora_rank": None}, "kv_lora_rank", "is null"),
     ],
 )

@@ -74,12 +74,25 @@ def test_its_own_class_is_known_however_it_is_written(config: dict[str, Any]) ->
 
 
 def test_a_size_that_its_class_does_not_have_is_said() -> None:
-    """Kimi-K3 calls itself kimi_linear, and its experts work in a size that those of that type do not have."""
+    """A model may call itself kimi_linear, as Kimi K3 does, and have sizes that nobody knows."""
     config = HUB_CONFIGS["moonshotai/Kimi-Linear-48B-A3B-Instruct"]
     assert read_shape({**config, "use_something": True, "num_beams": 4, "mtp_hidden_size": 64}).is_exact
     assert read_shape({**config, "own_num_attention_heads": config["num_attention_heads"]}).is_exact
-    shape = read_shape({**config, "routed_expert_hidden_size": 1024})
-    assert doubts(shape)[:1] == ("These keys of its config were not understood: routed_expert_hidden_size.",)
+    shape = read_shape({**config, "shared_expert_hidden_size": 1024})
+    assert doubts(shape)[:1] == ("These keys of its config were not understood: shared_expert_hidden_size.",)
+
+
+def test_a_decoder_that_stands_alone_under_the_type_of_the_whole_is_said_to() -> None:
+    whole = HUB_CONFIGS["Qwen/Qwen3-VL-2B-Instruct"]
+    shape = read_shape({**whole["text_config"], "model_type": "qwen3_vl"})
+    said = "wraps a decoder, but its config has no text_config: counted as 'qwen3_vl_text' alone."
+    assert doubts(shape) == (f"Its model type 'qwen3_vl' {said}",)
+    assert shape.parameters == read_shape(whole).parameters
+
+
+def test_experts_that_are_missing_are_asked_for_by_the_names_that_a_type_takes() -> None:
+    with pytest.raises(ShapeUnreadable, match=r"num_local_experts is missing \(also called n_routed_experts\)"):
+        read_shape({**_LLAMA, "model_type": "deepseek_v3", "num_experts": 8})
 
 
 def test_step_lists_its_layers_of_experts_in_a_text_and_heads_in_a_table() -> None:

@@ -8,6 +8,8 @@ Of every family the values that the planner may ask for.
 import json
 import logging
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -74,7 +76,8 @@ def _follows(kind: str, whole: dict[str, Any]) -> bool:
 
 def class_defaults() -> dict[str, dict[str, Any]]:
     """Return the defaults of decoders and towers by model type, which wrapping types tie the head and have a tower that
-    no key describes, and of classes their names and other names of their keys."""
+    no key describes, what decoder and tower stands in them, of classes their names and other names of their keys, and
+    which general keys they take."""
     from transformers import CONFIG_MAPPING
 
     text, names = {}, {}
@@ -89,6 +92,7 @@ def class_defaults() -> dict[str, dict[str, Any]]:
         whole = _written(kind)
         if "text_config" in whole:
             tied[kind] = {"default": bool(whole.get("tie_word_embeddings")), "text": _follows(kind, whole)}
+            tied[kind]["text alone"] = kind in _CAUSAL_INSIDE
             if whole.get("vision_config"):
                 towers[kind] = True
         inner = CONFIG_MAPPING[kind].sub_configs.get("vision_config")
@@ -100,8 +104,66 @@ def class_defaults() -> dict[str, dict[str, Any]]:
             vision[body] = _values(CONFIG_MAPPING[body])
             seen[body] = _aliases(CONFIG_MAPPING[body])
     made = {"text": text, "tied": tied, "vision": vision, "tower": towers, "classes": _classes()}
+    made["inside"] = _inside("text_config", _DECODERS, lambda kind, inner: inner in FAMILIES)
+    made["seeing"] = _inside("vision_config", _BODIES, lambda kind, inner: kind in KINDS)
+    made["takes"] = {"": sorted(_general_keys()), **{kind: _takes(kind) for kind in text}}
     own_names = {"aliases": names, "vision_aliases": seen}
     return {**made, **{name: {kind: row for kind, row in table.items() if row} for name, table in own_names.items()}}
+
+
+def _general_keys() -> frozenset[str]:
+    """Return the keys that are asked of every type, whatever its family says."""
+    sources = (DEFAULTS.with_name(name).read_text("utf-8") for name in ("mixtures.py", "mixers.py"))
+    return frozenset(key for source in sources for key in re.findall(r'"([a-z]\w*_\w+)"', source)) - {"model_type"}
+
+
+def _takes(kind: str) -> list[str]:
+    """Return which of the general keys a type's own code names: its config class, or its layers as what a config has.
+    Others change nothing of it, wherever a config has them from."""
+    from transformers import CONFIG_MAPPING
+
+    folder = Path(sys.modules[CONFIG_MAPPING[kind].__module__].__file__ or "").parent
+    config, layers = (
+        "\n".join(path.read_text("utf-8") for path in folder.glob(f"{start}_*.py"))
+        for start in ("configuration", "modeling")
+    )
+    return [
+        key
+        for key in sorted(_general_keys())
+        if key in FAMILIES[kind].defaults
+        or re.search(rf"\b{key}\b", config)
+        or re.search(rf'(config\.{key}\b|"{key}")', layers)
+    ]
+
+
+def _inside(table: str, others: tuple[str, ...], is_wanted: Callable[[str, str], bool]) -> dict[str, dict[str, Any]]:
+    """Return of every type that wraps another, under `table`, which type this has where the table names none, and
+    whether it has that whatever is named."""
+    from transformers import CONFIG_MAPPING
+
+    made = {}
+    for kind in sorted(CONFIG_MAPPING):
+        usual, *named = (_inner(kind, table, each) for each in (None, *others))
+        if usual is not None and is_wanted(kind, usual.model_type):
+            made[kind] = {"type": usual.model_type, "always": all(type(each) is type(usual) for each in named)}
+    return made
+
+
+# Types of which no class has both of its own.
+_DECODERS = ("mistral", "gemma")
+_BODIES = ("siglip_vision_model", "clip_vision_model")
+
+
+def _inner(kind: str, table: str, name: str | None) -> Any:
+    from transformers import CONFIG_MAPPING
+
+    try:
+        if table in CONFIG_MAPPING[kind].sub_configs:
+            made = CONFIG_MAPPING[kind](**{table: {} if name is None else {"model_type": name}})
+            return getattr(made, table) if hasattr(getattr(made, table), "model_type") else None
+    except Exception:  # whatever a class raises that needs more, or takes no other inside
+        return None
+    return None
 
 
 def _aliases(config: type[Any]) -> dict[str, list[str]]:
@@ -109,6 +171,8 @@ def _aliases(config: type[Any]) -> dict[str, list[str]]:
     made: dict[str, list[str]] = {}
     own = {each.name for each in fields(config)}
     for other, key in sorted(getattr(config, "attribute_map", {}).items()):
+        if other in own and key not in own:  # the map's own name is no key of the class: it stands in the key's place
+            other, key = key, other
         if key in _keys() and other not in own:
             made.setdefault(key, []).append(other)
     return made

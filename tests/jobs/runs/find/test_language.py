@@ -46,18 +46,21 @@ def test_a_line_says(line: str, term: Term) -> None:
     assert parse(line, username="ada") == term
 
 
-def test_a_name_that_is_like_none_gets_no_suggestion() -> None:
+def test_a_name_that_is_like_none_is_told_what_there_is() -> None:
     with pytest.raises(FilterInvalid) as refused:
         parse("nonsense>3", username="ada")
 
-    assert str(refused.value) == "There is no knob or metric 'nonsense'."
+    assert str(refused.value) == (
+        "There is no knob or metric 'nonsense'. Use step, value, speed, duration, created, started, ended, the id of a "
+        "knob, or a metric."
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "piece", "sentence"),
     [
         ("a stat:failed", "stat:failed", "There is no filter “stat:”. Use state"),
-        ("a state:done b", "state:done", "There is no state 'done'"),
+        ("a state:done b", "state:done", "There is no state 'done'. Use queued, starting, running, stopping, "),
         ("tag:", "tag:", "“tag:” stands alone"),
         ("x learnin_rate>1", "learnin_rate>1", "Did you mean learning_rate?"),
         ("lr>", "lr>", "A value is missing after “lr>”"),
