@@ -57,7 +57,7 @@ class NvidiaSmiReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put each column of each GPU into a store as a series."""
-        table: _Table | None = None
+        table: _Readings | None = None
         taken = unusable = 0
         with UnpackedFile(path, limits=limits, progress=progress) as file:
             for line in lines(file):
@@ -65,7 +65,7 @@ class NvidiaSmiReader:
                 if not text:
                     continue
                 if table is None:
-                    table = _Table(text, writer)
+                    table = _Readings(text, writer)
                     continue
                 if text.startswith("#"):
                     table.read_units(text)
@@ -87,7 +87,7 @@ class NvidiaSmiReader:
         writer.meta("tool", "nvidia-smi")
 
 
-class _Table:
+class _Readings:
     """The columns of a table, and its lines."""
 
     def __init__(self, header: str, writer: StoreWriter) -> None:
