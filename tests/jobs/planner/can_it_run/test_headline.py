@@ -129,7 +129,7 @@ def test_a_quantized_checkpoint_is_said_to_be_planned_in_16_bits() -> None:
 
 def test_how_tight_it_is_is_the_share_of_the_phase_that_decides() -> None:
     """An engine fills its part on purpose: that phase takes more of a device, and decides nothing."""
-    found = can_it_run(shape_of("qwen3-30b-a3b"), find_accelerator("a100-80-sxm"), "grpo", 8)
+    found = can_it_run(shape_of("qwen3-30b-a3b"), find_accelerator("a100-80-sxm"), "ppo", 8)
 
     assert found.at is not None
     assert found.at.estimate is not None
