@@ -99,14 +99,15 @@ def _is_work(recorded: RecordedTrace, rows: Columns) -> Bools:
     Spans and frames count on threads that launch or run operators, loading once something has been launched.
     """
     names = recorded.store.names
-    launched = _first_launch(recorded)
     is_at_work = np.isin(rows["lane"], working_lanes(recorded))
     keep = np.zeros(len(rows["ts"]), np.bool_)
     for pattern, categories, of_threads in _KINDS:
         chosen = [i for i in np.unique(rows["name"]).tolist() if pattern.search(names[i])]
         is_kind = np.isin(rows["name"], chosen) & np.isin(rows["cat"], [int(one) for one in categories])
         is_kind &= is_at_work if of_threads else True
-        keep |= is_kind & (rows["ts"] >= launched) if pattern in _ONCE else is_kind
+        if pattern in _ONCE and is_kind.any():  # else it need not be asked, of all events
+            is_kind &= rows["ts"] >= _first_launch(recorded)
+        keep |= is_kind
     return keep
 
 
